@@ -1,0 +1,46 @@
+//! Forgetting and settings: what is bounded by age or changed by an operator is a log entry, so
+//! that every node forgets and changes at the same one.
+
+use crate::limits::{DomainLimits, Limits};
+use crate::machine::Step;
+use crate::outcome::{EventKind, Outcome};
+use std::sync::Arc;
+
+/// How much one step forgets. Forgetting is cheaper than ending, so a piece may be longer.
+const FORGET_MAX: usize = 4_096;
+
+impl Step<'_> {
+    pub(crate) fn trim(&mut self, ended_before_ms: u64, history_before_ms: u64) -> Outcome {
+        // After the bound was lowered, what is above it goes here too.
+        let above = (self.state.ended.len() as u64).saturating_sub(self.state.limits.ended_max);
+        let old = self.state.ended.iter().take(FORGET_MAX).zip(0..);
+        let old = old.take_while(|((_, row), nth)| row.ended_at_ms < ended_before_ms || *nth < above);
+        let old: Vec<u64> = old.map(|((seq, _), _)| *seq).collect();
+        for seq in &old {
+            self.forget_ended(*seq);
+        }
+        if history_before_ms > 0 {
+            self.emit(EventKind::HistoryTrimmed { before_ms: history_before_ms });
+        }
+        Outcome::Done { more: old.len() == FORGET_MAX }
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: &Limits) -> Outcome {
+        if *self.state.limits != *limits {
+            self.state.limits = Arc::new(limits.clone());
+            self.emit(EventKind::LimitsChanged);
+        }
+        Outcome::Done { more: false }
+    }
+
+    pub(crate) fn set_domain(&mut self, domain: &Arc<str>, limits: Option<DomainLimits>) -> Outcome {
+        let before = match limits {
+            Some(limits) => self.state.domains.insert(domain.clone(), limits),
+            None => self.state.domains.remove(domain),
+        };
+        if before != limits {
+            self.emit(EventKind::DomainChanged { domain: domain.clone() });
+        }
+        Outcome::Done { more: false }
+    }
+}

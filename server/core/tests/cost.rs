@@ -1,0 +1,141 @@
+//! The work of a command does not grow with the table. Only ratios and counts are asserted, with
+//! wide bounds, because the machine is shared; the numbers are printed for whoever wants them:
+//! `cargo test -p leasehold-core cost -- --nocapture`.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "time is measured here, nothing is decided")]
+#![allow(clippy::print_stdout, reason = "the numbers are for whoever runs this by hand")]
+
+use crate::line;
+use leasehold_core::command::Command;
+use leasehold_core::limits::Limits;
+use leasehold_core::outcome::Outcome;
+use leasehold_core::{Header, LeaseId, LockTable};
+use std::time::{Duration, Instant};
+
+const HEADER: Header = Header { term: 1, at_ms: 1_000 };
+
+fn command(text: &str) -> Command {
+    line::parse(text, HEADER.term, &Limits::default())
+}
+
+/// A table with so many held locks, of clients with ten each.
+fn table(locks: u64) -> LockTable {
+    let mut table = LockTable::new(Limits::default());
+    for n in 0..locks {
+        let text = format!("acquire held/{} by=c{} lease={:x} ttl=60000 req=q{n}", mixed(n), n / 10, n + 1);
+        table.apply(HEADER, &[command(&text)]);
+    }
+    assert_eq!(table.counts().grants as u64, locks);
+    table
+}
+
+/// Spreads names over the key space, as names in real use are.
+fn mixed(n: u64) -> u64 {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
+}
+
+/// The best of some rounds: the least disturbed one says most about the work itself.
+fn best_of(rounds: u32, mut work: impl FnMut(u32)) -> Duration {
+    let times = (0..rounds).map(|round| {
+        let start = Instant::now();
+        work(round);
+        start.elapsed()
+    });
+    times.min().unwrap_or_default()
+}
+
+fn cycle_time(table: &mut LockTable) -> Duration {
+    const CYCLES: u32 = 500;
+    let best = best_of(15, |round| {
+        for n in 0..CYCLES {
+            let id = 1_000_000_000 + u64::from(round) * 1_000 + u64::from(n);
+            let taken = command(&format!("acquire free/{} by=new lease={id:x} ttl=60000", mixed(id)));
+            table.apply(HEADER, &[taken]);
+            let given = command(&format!("release free/{} {}", mixed(id), table.last_token()));
+            assert_eq!(table.apply(HEADER, &[given]).outcomes, [Outcome::Released]);
+        }
+    });
+    best / CYCLES
+}
+
+#[test]
+fn a_lock_costs_the_same_among_a_thousand_and_among_two_hundred_thousand() {
+    let few = cycle_time(&mut table(1_000));
+    let mut big = table(200_000);
+    let many = cycle_time(&mut big);
+    let freeze = best_of(5, |_| drop(big.freeze()));
+    let frozen = big.freeze();
+    let beside_a_copy = cycle_time(&mut big);
+    println!("acquire + release: {few:?} among 1,000, {many:?} among 200,000, {beside_a_copy:?} beside a frozen copy");
+    println!("freeze of 200,000 locks: {freeze:?}; its digest: {:?}", best_of(1, |_| drop(frozen.digest())));
+    assert!(many < few * 5, "{few:?} among 1,000 locks, {many:?} among 200,000");
+    assert!(beside_a_copy < few * 5, "{few:?} alone, {beside_a_copy:?} beside a frozen copy");
+    // Copying the directory must stay far below copying what it leads to.
+    let copied = best_of(3, |_| drop(LockTable::import(frozen.rows())));
+    println!("import of 200,000 locks: {copied:?}");
+    assert!(freeze * 20 < copied, "freeze {freeze:?}, import {copied:?}");
+}
+
+#[test]
+fn a_lease_with_ten_thousand_grants_ends_in_pieces() {
+    let mut table = LockTable::new(Limits::default());
+    table.apply(HEADER, &[command("open a by=a ttl=60000")]);
+    for n in 0..10_000 {
+        table.apply(HEADER, &[command(&format!("acquire r{n} by=a on=a"))]);
+    }
+    let piece_max = Limits::default().piece_max as usize;
+    let mut steps = 1;
+    let mut longest = 0;
+    let mut applied = table.apply(HEADER, &[command("expire a")]);
+    while table.ending_leases().next().is_some() {
+        steps += 1;
+        applied = table.apply(HEADER, &[Command::Continue { lease: LeaseId(0xa) }]);
+        longest = longest.max(applied.events.len());
+    }
+    assert_eq!(steps, 10_000usize.div_ceil(piece_max));
+    assert!(longest <= piece_max + 1, "{longest} events in one step");
+    assert_eq!(applied.outcomes, [Outcome::Done { more: false }]);
+    assert_eq!(table.counts().grants, 0);
+}
+
+#[test]
+fn ghosts_in_front_cost_a_handover_nothing() {
+    let handover = |ghosts: u64| {
+        let mut table = LockTable::new(Limits::default());
+        table.apply(HEADER, &[command("acquire r by=holder lease=1 ttl=60000")]);
+        for n in 1..=ghosts {
+            table.apply(HEADER, &[command(&format!("acquire r by=g lease={:x} ttl=60000 wait req=g{n}", n + 1))]);
+            table.apply(HEADER, &[command(&format!("detach {n} 1"))]);
+        }
+        let best = best_of(15, |round| {
+            for n in 0..100 {
+                let id = 1_000_000 + round * 1_000 + n;
+                table.apply(HEADER, &[command(&format!("acquire r by=w lease={id:x} ttl=60000 wait"))]);
+                table.apply(HEADER, &[command(&format!("release r {}", table.last_token()))]);
+            }
+        });
+        assert_eq!(table.counts().tickets as u64, ghosts);
+        best
+    };
+    let (none, many) = (handover(0), handover(250));
+    println!("100 handovers: {none:?} without ghosts, {many:?} behind 250");
+    assert!(many < none * 5, "{none:?} without ghosts, {many:?} behind 250");
+}
+
+#[test]
+fn many_remembered_requests_are_forgotten_step_by_step() {
+    let mut table = LockTable::new(Limits::default());
+    for n in 0..5_000u64 {
+        let text = format!("acquire r by=c{n} lease={:x} ttl=60000 req=q", n + 1);
+        table.apply(HEADER, &[command(&text)]);
+        table.apply(HEADER, &[command(&format!("release r {}", table.last_token()))]);
+    }
+    assert_eq!(table.counts().ended, 5_000);
+    table.apply(HEADER, &[command("limits ended_max=10")]);
+    assert_eq!(table.counts().ended, 5_000, "changing a limit is not the moment to forget them all");
+    let trimmed = table.apply(HEADER, &[command("trim ended=0")]);
+    assert_eq!(trimmed.outcomes, [Outcome::Done { more: true }]);
+    assert_eq!(table.counts().ended, 5_000 - 4_096);
+    assert_eq!(table.apply(HEADER, &[command("trim ended=0")]).outcomes, [Outcome::Done { more: false }]);
+    assert_eq!(table.counts().ended, 10);
+    assert!(table.sound().is_empty());
+}

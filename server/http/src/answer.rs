@@ -1,0 +1,115 @@
+//! Answers as bytes and headers.
+
+use crate::fault::Fault;
+use crate::trace::TraceId;
+use actix_web::HttpResponse;
+use actix_web::body::BoxBody;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderName, HeaderValue};
+use bytes::Bytes;
+use serde::Serialize;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
+const FENCING_TOKEN: HeaderName = HeaderName::from_static("fencing-token");
+const REVISION: HeaderName = HeaderName::from_static("leasehold-revision");
+const AGE: HeaderName = HeaderName::from_static("leasehold-age-ms");
+const TRACE: HeaderName = HeaderName::from_static("leasehold-trace-id");
+
+/// What a handler says when all went well, and what when not.
+pub(crate) type Answered = Result<Answer, Fault>;
+
+/// A good answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    body: Vec<u8>,
+    content_type: HeaderValue,
+    fencing_token: Option<u64>,
+    revision: Option<u64>,
+    age_ms: Option<u64>,
+    stored: bool,
+}
+
+impl Answer {
+    /// A shape as JSON.
+    pub(crate) fn json(shape: &impl Serialize) -> Self {
+        Self::bytes(write(shape), JSON)
+    }
+
+    /// Anything else.
+    pub(crate) fn bytes(body: Vec<u8>, content_type: HeaderValue) -> Self {
+        Self { body, content_type, fencing_token: None, revision: None, age_ms: None, stored: true }
+    }
+
+    /// The header that the holder sends on to storage.
+    pub(crate) fn with_token(self, token: Option<u64>) -> Self {
+        Self { fencing_token: token, ..self }
+    }
+
+    /// The revision that the answer reflects.
+    pub(crate) fn at(self, revision: u64) -> Self {
+        Self { revision: Some(revision), ..self }
+    }
+
+    /// How old the answer may be.
+    pub(crate) fn aged(self, age_ms: Option<u64>) -> Self {
+        Self { age_ms, ..self }
+    }
+
+    /// A reader's answer, which is out of date at once: nobody on the way may keep it.
+    pub(crate) fn unstored(self) -> Self {
+        Self { stored: false, ..self }
+    }
+
+    pub(crate) fn respond(self) -> HttpResponse {
+        let mut response = HttpResponse::with_body(StatusCode::OK, BoxBody::new(Bytes::from(self.body)));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, self.content_type);
+        for (name, number) in
+            [(FENCING_TOKEN, self.fencing_token), (REVISION, self.revision), (AGE, self.age_ms)]
+        {
+            if let Some(number) = number {
+                headers.insert(name, HeaderValue::from(number));
+            }
+        }
+        if !self.stored {
+            headers.insert(header::CACHE_CONTROL, NO_STORE);
+        }
+        response
+    }
+}
+
+impl Fault {
+    pub(crate) fn respond(mut self, trace: TraceId) -> HttpResponse {
+        let trace = trace.to_string();
+        let status = StatusCode::from_u16(self.problem.status)
+            .expect("statuses are literals, which a test goes through");
+        let traced = HeaderValue::from_str(&trace).expect("hexadecimal digits are a legal header");
+        self.problem.trace_id = Some(trace.into());
+        let mut response =
+            HttpResponse::with_body(status, BoxBody::new(Bytes::from(write(&*self.problem))));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, PROBLEM);
+        headers.insert(header::CACHE_CONTROL, NO_STORE);
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        headers.insert(TRACE, traced);
+        if let Some(ms) = self.problem.retry_after_ms {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000)));
+        }
+        if let Some(allow) = self.allow.and_then(|allow| HeaderValue::from_str(&allow).ok()) {
+            headers.insert(header::ALLOW, allow);
+        }
+        response
+    }
+}
+
+fn write(shape: &impl Serialize) -> Vec<u8> {
+    // Large enough for a grant or a problem, so that the hot answers allocate once.
+    let mut body = Vec::with_capacity(512);
+    serde_json::to_writer(&mut body, shape)
+        .expect("shapes have string keys, and memory takes every byte");
+    body
+}

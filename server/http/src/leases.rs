@@ -1,0 +1,101 @@
+//! `/v1/leases`: leases that can hold many grants.
+
+use crate::answer::{Answer, Answered};
+use crate::ask::Ask;
+use crate::locks::{LIMIT, LIMIT_DEFAULT};
+use crate::{failure, from_wire, to_wire};
+use leasehold_core::LeaseId;
+use leasehold_node::{Failure, LeasesFilter, Renewed};
+use leasehold_wire::{self as wire, Invalid, KeptAlive};
+
+/// `POST /v1/leases`
+pub(crate) async fn open(mut ask: Ask) -> Answered {
+    let body = ask.body().await?;
+    let shape: wire::OpenLease<'_> = wire::parse(&body)?;
+    let asked = from_wire::open_lease(shape, &ask.rules())?;
+    let (lease, client) = (asked.lease, asked.owner.client.clone());
+    let (validity, ttl_ms) = ask.node().open_lease(ask.call, asked).await?;
+    Ok(Answer::json(&wire::LeaseOpened {
+        lease_id: to_wire::hex(lease),
+        client_id: client.as_str().into(),
+        ttl_ms,
+        expires_in_ms: validity.expires_in_ms,
+        valid_for_ms: validity.valid_for_ms,
+    }))
+}
+
+/// `POST /v1/leases/{id}/keep-alive`
+pub(crate) async fn keep_alive(mut ask: Ask) -> Answered {
+    let body = ask.body().await?;
+    let shape: wire::KeepAlive<'_> =
+        if body.is_empty() { wire::KeepAlive::default() } else { wire::parse(&body)? };
+    let lease = from_wire::lease_id(ask.segment("id"))?;
+    let caller = from_wire::acting_for(shape.client_id.as_deref(), &ask.caller)?;
+    let mut results = ask.node().keep_alive(ask.call, caller, vec![lease]).await?;
+    let renewed = results.pop().unwrap_or(Err(Failure::NotReady))?;
+    Ok(Answer::json(&kept(lease, &Ok(renewed))))
+}
+
+/// `POST /v1/leases/keep-alive`
+pub(crate) async fn keep_alive_many(mut ask: Ask) -> Answered {
+    let body = ask.body().await?;
+    let shape: wire::KeepAliveMany<'_> = wire::parse(&body)?;
+    let (caller, leases) = from_wire::keep_alive_many(&shape, &ask.caller)?;
+    let renewed = ask.node().keep_alive(ask.call, caller, leases.clone()).await?;
+    let results = leases.into_iter().zip(&renewed).map(|(lease, renewed)| kept(lease, renewed));
+    Ok(Answer::json(&wire::KeptAliveMany { results: results.collect() }))
+}
+
+fn kept(lease: LeaseId, renewed: &Result<Renewed, Failure>) -> KeptAlive<'static> {
+    let mut kept = KeptAlive {
+        lease_id: to_wire::hex(lease),
+        expires_in_ms: None,
+        valid_for_ms: None,
+        code: None,
+        ended_grants: Vec::new(),
+    };
+    match renewed {
+        Ok(renewed) => {
+            kept.expires_in_ms = Some(renewed.validity.expires_in_ms);
+            kept.valid_for_ms = Some(renewed.validity.valid_for_ms);
+            kept.ended_grants = to_wire::ended_grants(&renewed.lost);
+        }
+        Err(failure) => kept.code = Some(failure::problem(failure.clone()).code),
+    }
+    kept
+}
+
+/// `GET /v1/leases/{id}`
+pub(crate) async fn get(ask: Ask) -> Answered {
+    ask.query(&[])?;
+    let lease = from_wire::lease_id(ask.segment("id"))?;
+    let status = ask.node().lease(ask.call, lease).await?;
+    Ok(Answer::json(&to_wire::lease(&status.value)).at(status.revision).unstored())
+}
+
+/// `GET /v1/leases`
+pub(crate) async fn list(ask: Ask) -> Answered {
+    let query = ask.query(&["client_id", "limit", "cursor", "consistency"])?;
+    let stale = query.stale()?;
+    let filter = LeasesFilter {
+        client_id: query.text("client_id").map(str::to_owned),
+        after: query.text("cursor").map(cursor).transpose()?,
+        limit: query.number("limit", LIMIT)?.unwrap_or(LIMIT_DEFAULT),
+    };
+    let page = ask.node().leases(ask.call, filter, stale).await?;
+    Ok(ask.read(Answer::json(&to_wire::leases(&page.value)), page.revision, stale))
+}
+
+fn cursor(text: &str) -> Result<LeaseId, Invalid> {
+    LeaseId::parse(text)
+        .ok_or_else(|| Invalid::field("cursor", "is not from a page of this list", "a `next_cursor`"))
+}
+
+/// `DELETE /v1/leases/{id}`
+pub(crate) async fn end(ask: Ask) -> Answered {
+    let query = ask.query(&["client_id"])?;
+    let lease = from_wire::lease_id(ask.segment("id"))?;
+    let caller = from_wire::acting_for(query.text("client_id"), &ask.caller)?;
+    ask.node().end_lease(ask.call, caller, lease).await?;
+    Ok(Answer::json(&wire::LeaseEnded { ended: true }))
+}

@@ -1,0 +1,57 @@
+//! The rim of Leasehold: everything between a socket and the node.
+//!
+//! One request, in the order of reading:
+//!
+//! | file | does |
+//! | --- | --- |
+//! | [`server`], `listen`, `rim`, `link` | listeners, socket options, connections, stop |
+//! | `routes` | the one table: route, permission, class, handler |
+//! | `dispatch` | what every request goes through: who, how, may they; panic guard; counting |
+//! | `acquire`, `renew`, `release`, `cancel_wait`, `batch`, `leases`, `locks`, `fence`, `health` | one verb, one story |
+//! | `ask`, `body`, `query`, `caller`, `browser`, `accept`, `trace` | the parts of a request |
+//! | `from_wire` | shapes to meaning, every value checked once |
+//! | `to_wire`, `answer` | meaning to shapes |
+//! | `failure`, `fault` | every failure to its status and code, in one `match` |
+//! | [`metrics`] | the catalogue of names |
+//!
+//! What must stay true:
+//!
+//! - The clock of a request is read before its body: a validity counted from it errs against
+//!   the client's favour, never for it.
+//! - A request whose client is gone is dropped, and with it whatever it waits for.
+//! - Every error has the one shape. The only exceptions are written at `rim`.
+//! - Health and metrics wait for nothing but a worker thread.
+
+mod accept;
+mod acquire;
+mod answer;
+mod app;
+mod ask;
+mod batch;
+mod body;
+mod browser;
+mod caller;
+mod cancel_wait;
+mod dispatch;
+mod failure;
+mod fault;
+mod fence;
+mod from_wire;
+mod health;
+mod leases;
+mod link;
+mod listen;
+mod locks;
+pub mod metrics;
+mod query;
+mod release;
+mod renew;
+mod rim;
+mod routes;
+pub mod server;
+mod settings;
+mod to_wire;
+mod trace;
+
+pub use server::{Server, StartError, start};
+pub use settings::Settings;

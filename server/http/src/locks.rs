@@ -1,0 +1,62 @@
+//! `GET /v1/lock` and `GET /v1/locks`
+
+use crate::answer::{Answer, Answered};
+use crate::ask::Ask;
+use crate::{from_wire, to_wire};
+use leasehold_node::{LockState, LocksFilter};
+use leasehold_wire::Invalid;
+use std::ops::RangeInclusive;
+
+/// Items of one page.
+pub(crate) const LIMIT: RangeInclusive<usize> = 1..=1_000;
+pub(crate) const LIMIT_DEFAULT: usize = 100;
+
+/// Waiters that one lock's answer lists; its `queue_length` counts them all.
+const QUEUE_SHOWN: usize = 256;
+
+/// `GET /v1/lock?resource=`
+pub(crate) async fn one(ask: Ask) -> Answered {
+    let query = ask.query(&["resource", "consistency"])?;
+    let resource = from_wire::resource(query.required("resource")?)?;
+    let stale = query.stale()?;
+    let status = ask.node().lock(ask.call, resource, QUEUE_SHOWN, stale).await?;
+    Ok(ask.read(Answer::json(&to_wire::lock(&status.value)), status.revision, stale))
+}
+
+/// `GET /v1/locks`
+pub(crate) async fn list(ask: Ask) -> Answered {
+    let filter = filter(&ask)?;
+    let stale = ask.query(PARAMETERS)?.stale()?;
+    let page = ask.node().locks(ask.call, filter, stale).await?;
+    Ok(ask.read(Answer::json(&to_wire::locks(&page.value)), page.revision, stale))
+}
+
+const PARAMETERS: &[&str] =
+    &["prefix", "domain", "client_id", "state", "limit", "cursor", "consistency"];
+
+fn filter(ask: &Ask) -> Result<LocksFilter, Invalid> {
+    let query = ask.query(PARAMETERS)?;
+    let states = [("held", LockState::Held), ("contended", LockState::Contended)];
+    let text = |name| query.text(name).map(str::to_owned);
+    Ok(LocksFilter {
+        prefix: text("prefix"),
+        domain: text("domain"),
+        client_id: text("client_id"),
+        state: query.choice("state", &states)?,
+        after: text("cursor"),
+        limit: query.number("limit", LIMIT)?.unwrap_or(LIMIT_DEFAULT),
+    })
+}
+
+impl Ask {
+    /// Marks a reader's answer with the revision that it saw, and a stale one with its age.
+    ///
+    /// What the leader itself has applied is the present; how far behind another node is, only
+    /// the leader could say.
+    pub(crate) fn read(&self, answer: Answer, revision: u64, stale: bool) -> Answer {
+        let leads = self.node().leader() == Some(self.node().id());
+        let age_ms = (stale && leads).then_some(0);
+        let answer = if stale { answer.aged(age_ms) } else { answer.at(revision) };
+        answer.unstored()
+    }
+}

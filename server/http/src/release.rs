@@ -1,0 +1,14 @@
+//! `POST /v1/release-lock`
+
+use crate::answer::{Answer, Answered};
+use crate::ask::Ask;
+use crate::{from_wire, to_wire};
+use leasehold_wire as wire;
+
+pub(crate) async fn post(mut ask: Ask) -> Answered {
+    let body = ask.body().await?;
+    let shape: wire::Release<'_> = wire::parse(&body)?;
+    let grant = from_wire::release(&shape, &ask.caller)?;
+    let released = ask.node().release(ask.call, grant).await?;
+    Ok(Answer::json(&to_wire::released(&released)))
+}

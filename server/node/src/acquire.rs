@@ -1,0 +1,245 @@
+//! Asking for a lock, and waiting for it.
+
+use crate::answer::{Call, Failure, Granted, Holder, Validity, WaitTimeout};
+use crate::hub::Hub;
+use crate::hub::cell::{Acquirer, Answer, Cell, GrantedAt, Phase, ReplyTo};
+use crate::hub::due::Due;
+use crate::node::Node;
+use crate::propose::{Class, Proposal};
+use crate::runtime;
+use leasehold_core::command::{Acquire, LeftHow};
+use leasehold_core::outcome::{Blockers, Bound, Outcome, Refusal};
+use leasehold_core::{Command, LockTable, TicketId};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+impl Node {
+    /// Acquires a lock, waiting up to `wait_ms` for it; 0 tries once.
+    ///
+    /// Dropping the future means that the client is gone: its ticket leaves the line, or keeps
+    /// its place for the claim window if the request has an id.
+    ///
+    /// # Errors
+    /// [`Failure::Held`] and [`Failure::WaitTimeout`] when the lock is somebody else's, other
+    /// variants as they say.
+    pub async fn acquire(&self, call: Call, mut asked: Acquire, wait_ms: u64) -> Result<Granted, Failure> {
+        self.check_open()?;
+        self.check_storage()?;
+        asked.wait = wait_ms > 0;
+        if let Some(refusal) = refused_from_memory(&self.inner.shared.table.read(), &asked) {
+            return Err(self.explain(refusal));
+        }
+        let request_id = asked.request_id.clone();
+        let keep_place = asked.keep_place && request_id.is_some();
+        let (mut waiting, mut answer) = self.propose_acquire(asked, call)?;
+        let wait_ends = call.received + Duration::from_millis(wait_ms);
+        let wait_ends = call.deadline.map_or(wait_ends, |deadline| deadline.min(wait_ends));
+        let give_up_at = wait_ends.max(call.received + Duration::from_secs(30));
+        let first = match wait_ms {
+            0 => runtime::timeout_at(call.deadline.unwrap_or(give_up_at), &mut answer).await,
+            _ => runtime::timeout_at(wait_ends, &mut answer).await,
+        };
+        let told = match first {
+            Some(told) => told.unwrap_or(Answer::Failed(Failure::OutcomeUnknown { request_id: None })),
+            None => self.stop_waiting(call, &mut waiting, &mut answer, keep_place, give_up_at).await?,
+        };
+        waiting.over();
+        match told {
+            Answer::Granted(grant) => Ok(self.granted(call, grant)),
+            Answer::Outcome { outcome: Outcome::Refused(refusal), .. } => Err(self.explain(refusal)),
+            Answer::Outcome { outcome, .. } => Err(Failure::Internal(format!("no answer to an acquire: {outcome:?}"))),
+            Answer::Failed(Failure::OutcomeUnknown { .. }) => Err(Failure::OutcomeUnknown { request_id }),
+            Answer::Failed(failure) => Err(failure),
+        }
+    }
+
+    pub(crate) fn propose_acquire(
+        &self,
+        asked: Acquire,
+        call: Call,
+    ) -> Result<(Waiting<'_>, oneshot::Receiver<Answer>), Failure> {
+        let cell = Cell::new();
+        let (answer, told) = oneshot::channel();
+        let has_request_id = asked.request_id.is_some();
+        let acquirer = Acquirer { cell: cell.clone(), answer, has_request_id };
+        let command = Command::Acquire(Box::new(asked));
+        self.push(Class::Ask, Proposal::new(command, ReplyTo::Acquire(acquirer), call.deadline))?;
+        Ok((Waiting { hub: &self.inner.hub, node: self, cell, has_request_id }, told))
+    }
+
+    /// The wait is over. The ticket leaves in the log before that is answered; if it was granted
+    /// meanwhile, the grant is the answer.
+    async fn stop_waiting(
+        &self,
+        call: Call,
+        waiting: &mut Waiting<'_>,
+        answer: &mut oneshot::Receiver<Answer>,
+        keep_place: bool,
+        give_up_at: Instant,
+    ) -> Result<Answer, Failure> {
+        let Phase::Queued { ticket, attachment } = waiting.cell.phase() else {
+            // Its command has no outcome yet, or the grant is on its way here.
+            let told = runtime::timeout_at(give_up_at, &mut *answer).await;
+            return match (told, waiting.cell.phase()) {
+                (Some(Ok(told)), _) => Ok(told),
+                (_, Phase::Queued { .. }) => Box::pin(self.stop_waiting(call, waiting, answer, keep_place, give_up_at)).await,
+                _ => Ok(Answer::Failed(Failure::OutcomeUnknown { request_id: None })),
+            };
+        };
+        let timeout = self.wait_timeout(call, ticket);
+        match self.leave(ticket, attachment, keep_place).await? {
+            Outcome::Refused(Refusal::NotWaiting) => {
+                let told = answer.await;
+                Ok(told.unwrap_or(Answer::Failed(Failure::OutcomeUnknown { request_id: None })))
+            }
+            _ => {
+                waiting.over();
+                Err(Failure::WaitTimeout(Box::new(timeout)))
+            }
+        }
+    }
+
+    async fn leave(&self, ticket: TicketId, attachment: u32, keep_place: bool) -> Result<Outcome, Failure> {
+        let term = self.inner.hub.term().ok_or(Failure::NoLeader)?;
+        if keep_place {
+            let command = Command::Detach { ticket, attachment, term };
+            let outcome = self.ask(Class::End, command, None).await?.outcome;
+            if matches!(outcome, Outcome::Done { .. }) {
+                let window = Duration::from_millis(self.limits().claim_window_ms);
+                self.inner.hub.add_due(runtime::now() + window, Due::Leave { ticket, attachment });
+            }
+            return Ok(outcome);
+        }
+        let command = Command::Leave { ticket, attachment, how: LeftHow::TimedOut, term };
+        Ok(self.ask(Class::End, command, None).await?.outcome)
+    }
+
+    fn wait_timeout(&self, call: Call, id: TicketId) -> WaitTimeout {
+        let table = self.inner.shared.table.read();
+        let ticket = table.ticket(id).cloned();
+        let position = ticket.as_ref().and_then(|ticket| table.position(ticket)).unwrap_or(1);
+        let view = ticket.and_then(|ticket| table.lock_view(&ticket.resource, 0));
+        drop(table);
+        let grants = view.as_ref().map(|view| view.holders.as_slice()).unwrap_or_default();
+        WaitTimeout {
+            waited_ms: runtime::ms(runtime::now() - call.received),
+            position,
+            holders: grants.iter().take(Blockers::SHOWN).map(|grant| self.holder(grant)).collect(),
+            holders_total: view.as_ref().map_or(0, |view| view.holders_total),
+            queue_length: view.as_ref().map_or(0, |view| view.queue_length),
+        }
+    }
+
+    pub(crate) fn granted(&self, call: Call, at: GrantedAt) -> Granted {
+        // Rounded down: of the wait only what surely lay before the anchor counts for the client.
+        let waited = at.handed.saturating_duration_since(call.received);
+        Granted {
+            validity: validity(call, at.promised, at.deadline),
+            grant: at.grant,
+            ttl_ms: at.ttl_ms,
+            waited_ms: runtime::ms(waited),
+            revision: at.revision,
+        }
+    }
+
+    pub(crate) fn holder(&self, grant: &Arc<leasehold_core::outcome::Grant>) -> Holder {
+        Holder { expires_in_ms: self.inner.hub.expires_in_ms(grant.lease, 0), grant: grant.clone() }
+    }
+
+    /// A refusal with what only the leader's clock knows, and counted if it names a bound.
+    pub(crate) fn explain(&self, refusal: Refusal) -> Failure {
+        match refusal {
+            Refusal::Held(Blockers { holders, holders_total, queue_length }) => Failure::Held {
+                holders: holders.iter().map(|grant| self.holder(grant)).collect(),
+                holders_total,
+                queue_length,
+            },
+            Refusal::Full { bound, .. } => {
+                self.inner.metrics.refusals.with_label_values(&[bound_name(bound)]).inc();
+                Failure::Refused(refusal)
+            }
+            other => Failure::Refused(other),
+        }
+    }
+}
+
+/// `valid_for` counts from the sending of the request, which was before its receipt; a margin for
+/// the difference of clock rates is taken off.
+pub(crate) fn validity(call: Call, promised: Instant, deadline: Instant) -> Validity {
+    let valid = runtime::ms(promised.saturating_duration_since(call.received));
+    let margin = 20 + valid.div_ceil(100);
+    let left = deadline.saturating_duration_since(runtime::now());
+    Validity { expires_in_ms: runtime::ms(left), valid_for_ms: valid.saturating_sub(margin) }
+}
+
+/// Refusals that promise nothing are given from the leader's present state, without an entry: a
+/// crowd in front of one lock costs the log nothing. What may be a repeat goes through the log.
+fn refused_from_memory(table: &LockTable, asked: &Acquire) -> Option<Refusal> {
+    if asked.request_id.as_ref().is_some_and(|id| table.request(&asked.owner, id).is_some()) {
+        return None;
+    }
+    if asked.wait {
+        let (in_line, max) = table.line_of(&asked.resource);
+        let full = in_line as u64 >= u64::from(max);
+        return full.then_some(Refusal::Full { bound: Bound::Queue, max: u64::from(max), queue_length: in_line });
+    }
+    None
+}
+
+fn bound_name(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Queue => "queue",
+        Bound::ClientTickets => "client_tickets",
+        Bound::Tickets => "tickets",
+        Bound::Grants => "grants",
+        Bound::Leases => "leases",
+        Bound::LeaseItems => "lease_items",
+        Bound::Metadata => "metadata",
+        Bound::Tokens => "tokens",
+    }
+}
+
+/// A request on its way. Dropped before it was answered, it tells the hub that its client is
+/// gone.
+pub(crate) struct Waiting<'a> {
+    hub: &'a Hub,
+    node: &'a Node,
+    cell: Arc<Cell>,
+    has_request_id: bool,
+}
+
+impl Waiting<'_> {
+    /// The answer is on its way to the client: from here on the grant counts as handed out.
+    pub(crate) fn over(&mut self) {
+        self.cell.advance(Phase::Over);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let now = runtime::now();
+        let abandoned = self.cell.abandon(now);
+        if matches!(abandoned, Phase::Over | Phase::Proposed | Phase::Abandoned { .. }) {
+            // Nobody waits, or whoever applies the command will find the client gone.
+            return;
+        }
+        let window_ms = self.node.limits().claim_window_ms;
+        let mut memory = self.hub.memory();
+        match abandoned {
+            Phase::Queued { ticket, attachment } => {
+                memory.connection_lost(ticket, attachment, self.has_request_id, now, window_ms);
+            }
+            Phase::Granted { token, attachment, lease, single } => {
+                let window = if self.has_request_id { window_ms } else { 0 };
+                let at = now + Duration::from_millis(window);
+                // Never earlier than what an earlier answer let its client believe.
+                let at = memory.due.kept(token).map_or(at, |before| before.max(at));
+                memory.due.add(at, Due::PassOn { token, attachment, lease, single });
+            }
+            Phase::Over | Phase::Proposed | Phase::Abandoned { .. } => {}
+        }
+        drop(memory);
+        self.hub.changed.notify_one();
+    }
+}

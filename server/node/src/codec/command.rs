@@ -1,0 +1,310 @@
+//! Commands, as log entries carry them.
+
+use super::DecodeError;
+use super::row_parts::{StoredDomain, StoredLimits, domain_in, domain_out, limits_in, limits_out};
+use super::words::{
+    LeaseBytes, StoredCaller, StoredLeft, StoredMetadata, StoredMode, StoredOwner, StoredVerdicts,
+    caller_in, caller_out, lease_in, lease_out, left_in, left_out, metadata_in, metadata_out,
+    mode_in, mode_out, owner_in, owner_out, principal_in, request_in, resource_in, verdicts_in,
+    verdicts_out,
+};
+use leasehold_core::command::{Acquire, Basis, ForceWhen, GrantRef, Holding, OpenLease};
+use leasehold_core::name::NameError;
+use leasehold_core::{Command, LeaseId, RequestId, TicketId, Token};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum StoredCommand<'a> {
+    #[serde(borrow)]
+    Acquire(Box<StoredAcquire<'a>>),
+    Release(StoredGrantRef<'a>),
+    OpenLease {
+        lease: LeaseBytes,
+        owner: StoredOwner<'a>,
+        ttl_ms: u64,
+        metadata: Option<StoredMetadata<'a>>,
+    },
+    Renew {
+        grant: StoredGrantRef<'a>,
+        ttl_ms: u64,
+    },
+    EndLease {
+        lease: LeaseBytes,
+        caller: StoredCaller<'a>,
+    },
+    CancelWait {
+        owner: StoredOwner<'a>,
+        request_id: &'a str,
+    },
+    ForceRelease {
+        resource: &'a str,
+        token: u64,
+        now: bool,
+        by: &'a str,
+        reason: &'a str,
+    },
+    Expire {
+        leases: Vec<LeaseBytes>,
+        term: u64,
+    },
+    EndDrained {
+        token: u64,
+        term: u64,
+    },
+    PassOn {
+        token: u64,
+        attachment: u32,
+        term: u64,
+    },
+    Detach {
+        ticket: u64,
+        attachment: u32,
+        term: u64,
+    },
+    Leave {
+        ticket: u64,
+        attachment: u32,
+        how: StoredLeft,
+        term: u64,
+    },
+    Continue {
+        lease: LeaseBytes,
+    },
+    Trim {
+        ended_before_ms: u64,
+        history_before_ms: u64,
+    },
+    SetLimits(StoredLimits),
+    SetDomain {
+        domain: &'a str,
+        limits: Option<StoredDomain>,
+    },
+    ConfirmEnded {
+        lease: LeaseBytes,
+        tokens: Vec<u64>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredAcquire<'a> {
+    resource: &'a str,
+    #[serde(borrow)]
+    owner: StoredOwner<'a>,
+    lease: LeaseBytes,
+    /// With a TTL the lease is opened for this grant alone.
+    ttl_ms: Option<u64>,
+    mode: StoredMode,
+    wait: bool,
+    #[serde(borrow)]
+    request_id: Option<&'a str>,
+    claim_ms: Option<u64>,
+    keep_place: bool,
+    #[serde(borrow)]
+    holding: Vec<(&'a str, u64)>,
+    #[serde(borrow)]
+    metadata: Option<StoredMetadata<'a>>,
+    priority: u8,
+    ttl_cap_ms: Option<u64>,
+    #[serde(borrow)]
+    policies: Option<StoredVerdicts<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredGrantRef<'a> {
+    resource: &'a str,
+    token: u64,
+    #[serde(borrow)]
+    caller: StoredCaller<'a>,
+}
+
+pub(super) fn command_out(command: &Command) -> StoredCommand<'_> {
+    match command {
+        Command::Acquire(acquire) => StoredCommand::Acquire(Box::new(acquire_out(acquire))),
+        Command::Release(grant) => StoredCommand::Release(grant_ref_out(grant)),
+        Command::OpenLease(open) => StoredCommand::OpenLease {
+            lease: lease_out(open.lease),
+            owner: owner_out(&open.owner),
+            ttl_ms: open.ttl_ms,
+            metadata: metadata_out(open.metadata.as_ref()),
+        },
+        Command::Renew { grant, ttl_ms } => {
+            StoredCommand::Renew { grant: grant_ref_out(grant), ttl_ms: *ttl_ms }
+        }
+        Command::EndLease { lease, caller } => {
+            StoredCommand::EndLease { lease: lease_out(*lease), caller: caller_out(caller) }
+        }
+        Command::CancelWait { owner, request_id } => StoredCommand::CancelWait {
+            owner: owner_out(owner),
+            request_id: request_id.as_str(),
+        },
+        Command::ForceRelease { resource, token, when, by, reason } => StoredCommand::ForceRelease {
+            resource: resource.as_str(),
+            token: token.0,
+            now: *when == ForceWhen::Now,
+            by: by.as_str(),
+            reason,
+        },
+        Command::Expire { leases, term } => StoredCommand::Expire {
+            leases: leases.iter().copied().map(lease_out).collect(),
+            term: *term,
+        },
+        Command::EndDrained { token, term } => {
+            StoredCommand::EndDrained { token: token.0, term: *term }
+        }
+        Command::PassOn { token, attachment, term } => {
+            StoredCommand::PassOn { token: token.0, attachment: *attachment, term: *term }
+        }
+        Command::Detach { ticket, attachment, term } => {
+            StoredCommand::Detach { ticket: ticket.0, attachment: *attachment, term: *term }
+        }
+        Command::Leave { ticket, attachment, how, term } => StoredCommand::Leave {
+            ticket: ticket.0,
+            attachment: *attachment,
+            how: left_out(*how),
+            term: *term,
+        },
+        Command::Continue { lease } => StoredCommand::Continue { lease: lease_out(*lease) },
+        Command::Trim { ended_before_ms, history_before_ms } => StoredCommand::Trim {
+            ended_before_ms: *ended_before_ms,
+            history_before_ms: *history_before_ms,
+        },
+        Command::SetLimits(limits) => StoredCommand::SetLimits(limits_out(limits)),
+        Command::SetDomain { domain, limits } => {
+            StoredCommand::SetDomain { domain, limits: limits.map(domain_out) }
+        }
+        Command::ConfirmEnded { lease, tokens } => StoredCommand::ConfirmEnded {
+            lease: lease_out(*lease),
+            tokens: tokens.iter().map(|token| token.0).collect(),
+        },
+    }
+}
+
+pub(super) fn command_in(stored: StoredCommand<'_>) -> Result<Command, DecodeError> {
+    Ok(match stored {
+        StoredCommand::Acquire(acquire) => Command::Acquire(Box::new(acquire_in(*acquire)?)),
+        StoredCommand::Release(grant) => Command::Release(grant_ref_in(&grant)?),
+        StoredCommand::OpenLease { lease, owner, ttl_ms, metadata } => {
+            Command::OpenLease(OpenLease {
+                lease: lease_in(lease),
+                owner: owner_in(&owner)?,
+                ttl_ms,
+                metadata: metadata_in(metadata),
+            })
+        }
+        StoredCommand::Renew { grant, ttl_ms } => {
+            Command::Renew { grant: grant_ref_in(&grant)?, ttl_ms }
+        }
+        StoredCommand::EndLease { lease, caller } => {
+            Command::EndLease { lease: lease_in(lease), caller: caller_in(&caller)? }
+        }
+        StoredCommand::CancelWait { owner, request_id } => Command::CancelWait {
+            owner: owner_in(&owner)?,
+            request_id: RequestId::parse(request_id).map_err(DecodeError::Name)?,
+        },
+        StoredCommand::ForceRelease { resource, token, now, by, reason } => Command::ForceRelease {
+            resource: resource_in(resource)?,
+            token: Token(token),
+            when: if now { ForceWhen::Now } else { ForceWhen::Drain },
+            by: principal_in(by)?,
+            reason: Arc::from(reason),
+        },
+        StoredCommand::Expire { leases, term } => {
+            Command::Expire { leases: leases.into_iter().map(lease_in).collect(), term }
+        }
+        StoredCommand::EndDrained { token, term } => {
+            Command::EndDrained { token: Token(token), term }
+        }
+        StoredCommand::PassOn { token, attachment, term } => {
+            Command::PassOn { token: Token(token), attachment, term }
+        }
+        StoredCommand::Detach { ticket, attachment, term } => {
+            Command::Detach { ticket: TicketId(ticket), attachment, term }
+        }
+        StoredCommand::Leave { ticket, attachment, how, term } => {
+            Command::Leave { ticket: TicketId(ticket), attachment, how: left_in(how), term }
+        }
+        StoredCommand::Continue { lease } => Command::Continue { lease: lease_in(lease) },
+        StoredCommand::Trim { ended_before_ms, history_before_ms } => {
+            Command::Trim { ended_before_ms, history_before_ms }
+        }
+        StoredCommand::SetLimits(limits) => Command::SetLimits(Box::new(limits_in(&limits))),
+        StoredCommand::SetDomain { domain, limits } => {
+            Command::SetDomain { domain: Arc::from(domain), limits: limits.map(domain_in) }
+        }
+        StoredCommand::ConfirmEnded { lease, tokens } => Command::ConfirmEnded {
+            lease: lease_in(lease),
+            tokens: tokens.into_iter().map(Token).collect(),
+        },
+    })
+}
+
+fn acquire_out(acquire: &Acquire) -> StoredAcquire<'_> {
+    let (lease, ttl_ms) = basis_out(acquire.basis);
+    StoredAcquire {
+        resource: acquire.resource.as_str(),
+        owner: owner_out(&acquire.owner),
+        lease: lease_out(lease),
+        ttl_ms,
+        mode: mode_out(acquire.mode),
+        wait: acquire.wait,
+        request_id: acquire.request_id.as_ref().map(RequestId::as_str),
+        claim_ms: acquire.claim_ms,
+        keep_place: acquire.keep_place,
+        holding: acquire.holding.iter().map(|h| (h.resource.as_str(), h.token.0)).collect(),
+        metadata: metadata_out(acquire.metadata.as_ref()),
+        priority: acquire.priority,
+        ttl_cap_ms: acquire.ttl_cap_ms,
+        policies: verdicts_out(acquire.policies.as_ref()),
+    }
+}
+
+fn acquire_in(stored: StoredAcquire<'_>) -> Result<Acquire, DecodeError> {
+    let lease = lease_in(stored.lease);
+    let holding = stored.holding.into_iter().map(holding_in).collect::<Result<_, _>>();
+    Ok(Acquire {
+        resource: resource_in(stored.resource)?,
+        owner: owner_in(&stored.owner)?,
+        basis: match stored.ttl_ms {
+            Some(ttl_ms) => Basis::Single { lease, ttl_ms },
+            None => Basis::Explicit { lease },
+        },
+        mode: mode_in(stored.mode),
+        wait: stored.wait,
+        request_id: request_in(stored.request_id)?,
+        claim_ms: stored.claim_ms,
+        keep_place: stored.keep_place,
+        holding: holding.map_err(DecodeError::Name)?,
+        metadata: metadata_in(stored.metadata),
+        priority: stored.priority,
+        ttl_cap_ms: stored.ttl_cap_ms,
+        policies: verdicts_in(stored.policies),
+    })
+}
+
+fn basis_out(basis: Basis) -> (LeaseId, Option<u64>) {
+    match basis {
+        Basis::Single { lease, ttl_ms } => (lease, Some(ttl_ms)),
+        Basis::Explicit { lease } => (lease, None),
+    }
+}
+
+fn holding_in((resource, token): (&str, u64)) -> Result<Holding, NameError> {
+    Ok(Holding { resource: leasehold_core::ResourceName::parse(resource)?, token: Token(token) })
+}
+
+fn grant_ref_out(grant: &GrantRef) -> StoredGrantRef<'_> {
+    StoredGrantRef {
+        resource: grant.resource.as_str(),
+        token: grant.token.0,
+        caller: caller_out(&grant.caller),
+    }
+}
+
+fn grant_ref_in(stored: &StoredGrantRef<'_>) -> Result<GrantRef, DecodeError> {
+    Ok(GrantRef {
+        resource: resource_in(stored.resource)?,
+        token: Token(stored.token),
+        caller: caller_in(&stored.caller)?,
+    })
+}

@@ -1,0 +1,143 @@
+//! The stored bytes, pinned. A diff in `golden/` is a change of format: either a mistake, or a new
+//! version with a way to read the old one.
+
+use super::samples;
+use super::*;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+const REWRITE: &str = "LEASEHOLD_REWRITE_GOLDEN";
+
+/// Compares named encodings with the golden file, one line each.
+fn check(file: &str, encodings: &[(String, Vec<u8>)]) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(file);
+    let mut text = String::new();
+    for (name, bytes) in encodings {
+        write!(text, "{name} ").expect("a string grows");
+        bytes.iter().for_each(|byte| write!(text, "{byte:02x}").expect("a string grows"));
+        text.push('\n');
+    }
+    if std::env::var_os(REWRITE).is_some() {
+        std::fs::write(&path, &text).expect("the golden file is writable");
+    }
+    let golden = std::fs::read_to_string(&path).expect("the golden file is there");
+    assert!(
+        golden == text,
+        "the bytes of {file} changed; if that is meant, run the test once with {REWRITE}=1"
+    );
+}
+
+fn each<T>(values: &[T], name: impl Fn(&T) -> String, encode: impl Fn(&T) -> Vec<u8>) -> Vec<(String, Vec<u8>)> {
+    values.iter().map(|value| (name(value), encode(value))).collect()
+}
+
+fn first_word(debug: &str) -> String {
+    debug.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+}
+
+fn appended(encode: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&mut out);
+    out
+}
+
+#[test]
+fn log_entries_keep_their_bytes() {
+    let singles = samples::commands().into_iter().map(|command| crate::types::Entry {
+        log_id: samples::log_id(9, 301),
+        payload: crate::types::Payload::Normal(samples::batch(vec![command])),
+    });
+    let entries: Vec<_> = samples::entries().into_iter().chain(singles).collect();
+    let name = |entry: &crate::types::Entry| match &entry.payload {
+        crate::types::Payload::Normal(batch) if batch.commands.len() == 1 => {
+            first_word(&format!("{:?}", batch.commands[0]))
+        }
+        payload => payload.type_str().to_owned(),
+    };
+    check("entry.hex", &each(&entries, name, |e| appended(|out| encode_entry(e, out))));
+    for entry in entries {
+        let bytes = appended(|out| encode_entry(&entry, out));
+        assert_eq!(decode_entry(&bytes).expect("it was just written"), entry);
+        assert_eq!(peek_entry(&bytes).expect("it was just written"), entry.log_id);
+    }
+}
+
+#[test]
+fn snapshot_rows_keep_their_bytes() {
+    let rows = samples::rows();
+    let name = |row: &_| first_word(&format!("{row:?}"));
+    check("row.hex", &each(&rows, name, |row| appended(|out| encode_row(row, out))));
+    for row in rows {
+        let bytes = appended(|out| encode_row(&row, out));
+        assert_eq!(decode_row(&bytes).expect("it was just written"), row);
+    }
+}
+
+#[test]
+fn history_records_keep_their_bytes() {
+    let record = samples::record(41, "payments/invoice/42", "worker-1", 1_767_225_630_000);
+    let bytes = appended(|out| encode_record(&record, out));
+    assert_eq!(decode_record(&bytes).expect("it was just written"), record);
+    check("record.hex", &[("Record".into(), bytes)]);
+}
+
+#[test]
+fn what_raft_keeps_keeps_its_bytes() {
+    let (vote, id, head) = (samples::vote(), samples::log_id(9, 301), samples::slot_head());
+    let encodings = [encode_vote(&vote), encode_log_id(id), encode_slot(&head)];
+    assert_eq!(decode_vote(&encodings[0]).expect("it was just written"), vote);
+    assert_eq!(decode_log_id(&encodings[1]).expect("it was just written"), id);
+    assert_eq!(decode_slot(&encodings[2]).expect("it was just written"), head);
+    let names = ["Vote", "LogId", "Slot"].map(str::to_owned);
+    check("raft.hex", &names.into_iter().zip(encodings).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_unknown_version_says_what_this_binary_reads() {
+    let mut bytes = encode_vote(&samples::vote());
+    bytes[0] = 7;
+    let error = decode_vote(&bytes).expect_err("version 7 does not exist");
+    assert_eq!(error.to_string(), "a vote of version 7; this binary reads version 1");
+    assert!(matches!(decode_log_id(&[]), Err(DecodeError::Empty { what: "log id" })));
+}
+
+#[test]
+fn no_damage_makes_a_decoder_panic() {
+    let encodings = [
+        appended(|out| encode_entry(&samples::entries()[1], out)),
+        appended(|out| encode_record(&samples::record(1, "a", "b", 2), out)),
+        encode_slot(&samples::slot_head()),
+    ];
+    let rows = samples::rows().into_iter().map(|row| appended(|out| encode_row(&row, out)));
+    for bytes in encodings.into_iter().chain(rows) {
+        for cut in 0..bytes.len() {
+            decode_anything(&bytes[..cut]);
+        }
+        for at in 0..bytes.len() {
+            for value in [0, 1, 0x7f, 0x80, 0xff, !bytes[at]] {
+                let mut damaged = bytes.clone();
+                damaged[at] = value;
+                decode_anything(&damaged);
+            }
+        }
+    }
+}
+
+fn decode_anything(bytes: &[u8]) {
+    let _ = decode_entry(bytes);
+    let _ = decode_record(bytes);
+    let _ = decode_row(bytes);
+    let _ = decode_slot(bytes);
+    let _ = decode_vote(bytes);
+}
+
+#[test]
+fn a_flipped_bit_in_a_log_entry_is_noticed() {
+    let bytes = appended(|out| encode_entry(&samples::entries()[1], out));
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(decode_entry(&damaged).is_err(), "byte {at} may change unnoticed");
+        assert!(peek_entry(&damaged).is_err(), "byte {at} may change unnoticed");
+    }
+}

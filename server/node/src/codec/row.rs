@@ -1,0 +1,265 @@
+//! Rows of a snapshot. The version stands once, before the first row of a blob.
+
+use super::row_parts::{
+    StoredDomain, StoredGrant, StoredLimits, domain_in, domain_out, grant_in, grant_out, limits_in,
+    limits_out,
+};
+use super::words::{
+    LeaseBytes, StoredEnded, StoredMetadata, StoredMode, StoredOwner, StoredVerdicts, ended_in,
+    ended_out, lease_in, lease_out, metadata_in, metadata_out, mode_in, mode_out, owner_in,
+    owner_out, request_in, resource_in, verdicts_in, verdicts_out,
+};
+use super::{DecodeError, Format, read_bare, write_bare};
+use leasehold_core::row::{
+    EndedRow, EndedWhat, Got, Head, LeaseRow, LiveRequest, LostGrant, Row, Ticket,
+};
+use leasehold_core::{RequestId, TicketId, Token};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+pub(crate) const ROW: Format = Format { what: "snapshot row", version: 1 };
+
+#[derive(Serialize, Deserialize)]
+enum StoredRow<'a> {
+    Head { revision: u64, last_token: u64, last_ticket: u64, last_ended: u64, at_ms: u64 },
+    Limits(StoredLimits),
+    Domain { domain: &'a str, limits: StoredDomain },
+    #[serde(borrow)]
+    Lease(StoredLease<'a>),
+    Grant(StoredGrant<'a>),
+    Ticket(StoredTicket<'a>),
+    Live { owner: StoredOwner<'a>, id: &'a str, fingerprint: u64, got: StoredGot },
+    Ended { seq: u64, how: StoredEnded, ended_at_ms: u64, what: StoredWhat<'a> },
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredLease<'a> {
+    id: LeaseBytes,
+    #[serde(borrow)]
+    owner: StoredOwner<'a>,
+    ttl_ms: u64,
+    single: bool,
+    opened_at_ms: u64,
+    #[serde(borrow)]
+    metadata: Option<StoredMetadata<'a>>,
+    ending: Option<StoredEnded>,
+    #[serde(borrow)]
+    lost: Vec<StoredLost<'a>>,
+}
+
+/// Resource, token, how, when.
+type StoredLost<'a> = (&'a str, u64, StoredEnded, u64);
+
+#[derive(Serialize, Deserialize)]
+struct StoredTicket<'a> {
+    id: u64,
+    resource: &'a str,
+    #[serde(borrow)]
+    owner: StoredOwner<'a>,
+    lease: LeaseBytes,
+    mode: StoredMode,
+    priority: u8,
+    overtaken: u32,
+    attached: bool,
+    attachment: u32,
+    #[serde(borrow)]
+    request_id: Option<&'a str>,
+    asked_at_ms: u64,
+    claim_ms: Option<u64>,
+    keep_place: bool,
+    behalf: Option<Vec<LeaseBytes>>,
+    #[serde(borrow)]
+    metadata: Option<StoredMetadata<'a>>,
+    ttl_cap_ms: Option<u64>,
+    #[serde(borrow)]
+    policies: Option<StoredVerdicts<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredGot {
+    Ticket(u64),
+    Grant(u64),
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredWhat<'a> {
+    Request { owner: StoredOwner<'a>, id: &'a str, fingerprint: u64, token: Option<u64> },
+    Lease { id: LeaseBytes },
+}
+
+/// Appends the row, without a version byte.
+pub(crate) fn encode_row(row: &Row, out: &mut Vec<u8>) {
+    write_bare(&row_out(row), out);
+}
+
+pub(crate) fn decode_row(bytes: &[u8]) -> Result<Row, DecodeError> {
+    row_in(read_bare(ROW, bytes)?)
+}
+
+fn row_out(row: &Row) -> StoredRow<'_> {
+    match row {
+        Row::Head(head) => StoredRow::Head {
+            revision: head.revision,
+            last_token: head.last_token,
+            last_ticket: head.last_ticket,
+            last_ended: head.last_ended,
+            at_ms: head.at_ms,
+        },
+        Row::Limits(limits) => StoredRow::Limits(limits_out(limits)),
+        Row::Domain { domain, limits } => {
+            StoredRow::Domain { domain, limits: domain_out(*limits) }
+        }
+        Row::Lease(lease) => StoredRow::Lease(lease_row_out(lease)),
+        Row::Grant(grant) => StoredRow::Grant(grant_out(grant)),
+        Row::Ticket(ticket) => StoredRow::Ticket(ticket_out(ticket)),
+        Row::Live(live) => StoredRow::Live {
+            owner: owner_out(&live.owner),
+            id: live.id.as_str(),
+            fingerprint: live.fingerprint,
+            got: match live.got {
+                Got::Ticket(ticket) => StoredGot::Ticket(ticket.0),
+                Got::Grant(token) => StoredGot::Grant(token.0),
+            },
+        },
+        Row::Ended(ended) => StoredRow::Ended {
+            seq: ended.seq,
+            how: ended_out(ended.how),
+            ended_at_ms: ended.ended_at_ms,
+            what: what_out(&ended.what),
+        },
+    }
+}
+
+fn row_in(stored: StoredRow<'_>) -> Result<Row, DecodeError> {
+    Ok(match stored {
+        StoredRow::Head { revision, last_token, last_ticket, last_ended, at_ms } => {
+            Row::Head(Head { revision, last_token, last_ticket, last_ended, at_ms })
+        }
+        StoredRow::Limits(limits) => Row::Limits(Box::new(limits_in(&limits))),
+        StoredRow::Domain { domain, limits } => {
+            Row::Domain { domain: Arc::from(domain), limits: domain_in(limits) }
+        }
+        StoredRow::Lease(lease) => Row::Lease(lease_row_in(lease)?),
+        StoredRow::Grant(grant) => Row::Grant(Arc::new(grant_in(grant)?)),
+        StoredRow::Ticket(ticket) => Row::Ticket(Arc::new(ticket_in(ticket)?)),
+        StoredRow::Live { owner, id, fingerprint, got } => Row::Live(LiveRequest {
+            owner: Arc::new(owner_in(&owner)?),
+            id: id_in(id)?,
+            fingerprint,
+            got: match got {
+                StoredGot::Ticket(ticket) => Got::Ticket(TicketId(ticket)),
+                StoredGot::Grant(token) => Got::Grant(Token(token)),
+            },
+        }),
+        StoredRow::Ended { seq, how, ended_at_ms, what } => {
+            Row::Ended(EndedRow { seq, how: ended_in(how), ended_at_ms, what: what_in(what)? })
+        }
+    })
+}
+
+fn lease_row_out(lease: &LeaseRow) -> StoredLease<'_> {
+    StoredLease {
+        id: lease_out(lease.id),
+        owner: owner_out(&lease.owner),
+        ttl_ms: lease.ttl_ms,
+        single: lease.single,
+        opened_at_ms: lease.opened_at_ms,
+        metadata: metadata_out(lease.metadata.as_ref()),
+        ending: lease.ending.map(ended_out),
+        lost: lease.lost.iter().map(lost_out).collect(),
+    }
+}
+
+fn lease_row_in(stored: StoredLease<'_>) -> Result<LeaseRow, DecodeError> {
+    Ok(LeaseRow {
+        id: lease_in(stored.id),
+        owner: Arc::new(owner_in(&stored.owner)?),
+        ttl_ms: stored.ttl_ms,
+        single: stored.single,
+        opened_at_ms: stored.opened_at_ms,
+        metadata: metadata_in(stored.metadata),
+        ending: stored.ending.map(ended_in),
+        lost: stored.lost.into_iter().map(lost_in).collect::<Result<_, _>>()?,
+    })
+}
+
+fn lost_out(lost: &LostGrant) -> StoredLost<'_> {
+    (lost.resource.as_str(), lost.token.0, ended_out(lost.how), lost.ended_at_ms)
+}
+
+fn lost_in((resource, token, how, ended_at_ms): StoredLost<'_>) -> Result<LostGrant, DecodeError> {
+    let (resource, how) = (resource_in(resource)?, ended_in(how));
+    Ok(LostGrant { resource, token: Token(token), how, ended_at_ms })
+}
+
+fn ticket_out(ticket: &Ticket) -> StoredTicket<'_> {
+    StoredTicket {
+        id: ticket.id.0,
+        resource: ticket.resource.as_str(),
+        owner: owner_out(&ticket.owner),
+        lease: lease_out(ticket.lease),
+        mode: mode_out(ticket.mode),
+        priority: ticket.priority,
+        overtaken: ticket.overtaken,
+        attached: ticket.attached,
+        attachment: ticket.attachment,
+        request_id: ticket.request_id.as_ref().map(RequestId::as_str),
+        asked_at_ms: ticket.asked_at_ms,
+        claim_ms: ticket.claim_ms,
+        keep_place: ticket.keep_place,
+        behalf: ticket.behalf.as_ref().map(|ids| ids.iter().copied().map(lease_out).collect()),
+        metadata: metadata_out(ticket.metadata.as_ref()),
+        ttl_cap_ms: ticket.ttl_cap_ms,
+        policies: verdicts_out(ticket.policies.as_ref()),
+    }
+}
+
+fn ticket_in(stored: StoredTicket<'_>) -> Result<Ticket, DecodeError> {
+    Ok(Ticket {
+        id: TicketId(stored.id),
+        resource: resource_in(stored.resource)?,
+        owner: Arc::new(owner_in(&stored.owner)?),
+        lease: lease_in(stored.lease),
+        mode: mode_in(stored.mode),
+        priority: stored.priority,
+        overtaken: stored.overtaken,
+        attached: stored.attached,
+        attachment: stored.attachment,
+        request_id: request_in(stored.request_id)?,
+        asked_at_ms: stored.asked_at_ms,
+        claim_ms: stored.claim_ms,
+        keep_place: stored.keep_place,
+        behalf: stored.behalf.map(|ids| ids.into_iter().map(lease_in).collect()),
+        metadata: metadata_in(stored.metadata),
+        ttl_cap_ms: stored.ttl_cap_ms,
+        policies: verdicts_in(stored.policies),
+    })
+}
+
+fn what_out(what: &EndedWhat) -> StoredWhat<'_> {
+    match what {
+        EndedWhat::Request { owner, id, fingerprint, token } => StoredWhat::Request {
+            owner: owner_out(owner),
+            id: id.as_str(),
+            fingerprint: *fingerprint,
+            token: token.map(|token| token.0),
+        },
+        EndedWhat::Lease { id } => StoredWhat::Lease { id: lease_out(*id) },
+    }
+}
+
+fn what_in(stored: StoredWhat<'_>) -> Result<EndedWhat, DecodeError> {
+    Ok(match stored {
+        StoredWhat::Request { owner, id, fingerprint, token } => EndedWhat::Request {
+            owner: Arc::new(owner_in(&owner)?),
+            id: id_in(id)?,
+            fingerprint,
+            token: token.map(Token),
+        },
+        StoredWhat::Lease { id } => EndedWhat::Lease { id: lease_in(id) },
+    })
+}
+
+fn id_in(text: &str) -> Result<RequestId, DecodeError> {
+    RequestId::parse(text).map_err(DecodeError::Name)
+}

@@ -1,0 +1,253 @@
+//! One value of every kind that is stored, with nothing left at its default.
+
+use crate::codec::SlotHead;
+use crate::types::{
+    Batch, CommittedLeader, Entry, LeaderId, LogId, Member, Membership, Payload, SnapshotMeta,
+    StoredMembership, Vote,
+};
+use leasehold_core::command::{
+    Acquire, Basis, Caller, EndedHow, ForceWhen, GrantRef, Holding, LeftHow, Metadata, Mode,
+    OpenLease, PolicyVerdict,
+};
+use leasehold_core::limits::DomainLimits;
+use leasehold_core::outcome::{Grant, GrantRecord};
+use leasehold_core::row::{
+    EndedRow, EndedWhat, Got, Head, LeaseRow, LiveRequest, LostGrant, Row, Ticket,
+};
+use leasehold_core::{
+    ClientId, Command, LeaseId, Limits, Owner, Principal, RequestId, ResourceName, TicketId, Token,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const LEASE: LeaseId = LeaseId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+const AT_MS: u64 = 1_767_225_600_123;
+
+pub(crate) fn resource(text: &str) -> ResourceName {
+    ResourceName::parse(text).expect("a legal name")
+}
+
+fn principal() -> Principal {
+    Principal::parse("team-a").expect("a legal name")
+}
+
+pub(crate) fn owner(client: &str) -> Owner {
+    Owner { principal: principal(), client: ClientId::parse(client).expect("a legal name") }
+}
+
+fn request() -> RequestId {
+    RequestId::parse("req-7").expect("a legal name")
+}
+
+fn metadata() -> Metadata {
+    Arc::from([(Arc::from("host"), Arc::from("worker-é"))])
+}
+
+fn verdicts() -> Arc<[PolicyVerdict]> {
+    let verdict = PolicyVerdict {
+        name: Arc::from("hours"),
+        version: Arc::from("3"),
+        verdict: Arc::from("adjust"),
+    };
+    Arc::from([verdict])
+}
+
+fn caller() -> Caller {
+    Caller { principal: principal(), client: Some(owner("worker-1").client) }
+}
+
+fn grant_ref() -> GrantRef {
+    GrantRef { resource: resource("payments/invoice/42"), token: Token(41), caller: caller() }
+}
+
+pub(crate) fn log_id(term: u64, index: u64) -> LogId {
+    LogId::new(CommittedLeader::new(term), index)
+}
+
+pub(crate) fn vote() -> Vote {
+    Vote { leader_id: LeaderId { term: 9, voted_for: 3 }, committed: true }
+}
+
+pub(crate) fn acquire(name: &str) -> Acquire {
+    Acquire {
+        resource: resource(name),
+        owner: owner("worker-1"),
+        basis: Basis::Single { lease: LEASE, ttl_ms: 30_000 },
+        mode: Mode::Shared,
+        wait: true,
+        request_id: Some(request()),
+        claim_ms: Some(250),
+        keep_place: true,
+        holding: vec![Holding { resource: resource("a"), token: Token(7) }],
+        metadata: Some(metadata()),
+        priority: 5,
+        ttl_cap_ms: Some(60_000),
+        policies: Some(verdicts()),
+    }
+}
+
+/// Every command, in the order of their numbers on disk.
+pub(crate) fn commands() -> Vec<Command> {
+    let explicit = Acquire {
+        basis: Basis::Explicit { lease: LEASE },
+        request_id: None,
+        policies: None,
+        ..acquire("b")
+    };
+    vec![
+        Command::Acquire(Box::new(acquire("payments/invoice/42"))),
+        Command::Acquire(Box::new(explicit)),
+        Command::Release(grant_ref()),
+        Command::OpenLease(OpenLease {
+            lease: LEASE,
+            owner: owner("worker-1"),
+            ttl_ms: 30_000,
+            metadata: Some(metadata()),
+        }),
+        Command::Renew { grant: grant_ref(), ttl_ms: 45_000 },
+        Command::EndLease { lease: LEASE, caller: caller() },
+        Command::CancelWait { owner: owner("worker-1"), request_id: request() },
+        Command::ForceRelease {
+            resource: resource("b"),
+            token: Token(40),
+            when: ForceWhen::Now,
+            by: principal(),
+            reason: Arc::from("stuck"),
+        },
+        Command::Expire { leases: vec![LEASE, LeaseId(1)], term: 9 },
+        Command::EndDrained { token: Token(40), term: 9 },
+        Command::PassOn { token: Token(40), attachment: 2, term: 9 },
+        Command::Detach { ticket: TicketId(12), attachment: 2, term: 9 },
+        Command::Leave { ticket: TicketId(12), attachment: 2, how: LeftHow::TimedOut, term: 9 },
+        Command::Continue { lease: LEASE },
+        Command::Trim { ended_before_ms: AT_MS, history_before_ms: AT_MS - 1 },
+        Command::SetLimits(Box::new(Limits { queue_max: 7, ..Limits::default() })),
+        Command::SetDomain {
+            domain: Arc::from("payments"),
+            limits: Some(DomainLimits { queue_max: Some(9) }),
+        },
+        Command::ConfirmEnded { lease: LEASE, tokens: vec![Token(39), Token(40)] },
+    ]
+}
+
+pub(crate) fn batch(commands: Vec<Command>) -> Arc<Batch> {
+    Arc::new(Batch { proposer: 0xfeed, seq: 17, at_ms: AT_MS, commands })
+}
+
+pub(crate) fn membership() -> Membership {
+    let member = |id: u64| Member { http: format!("http://n{id}:8080"), peer: format!("n{id}:8081") };
+    let members: BTreeMap<u64, Member> = (1..=4).map(|id| (id, member(id))).collect();
+    let voters = vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([2, 3, 4])];
+    Membership::new(voters, members).expect("every voter has its addresses")
+}
+
+pub(crate) fn entries() -> Vec<Entry> {
+    let entry = |index, payload| Entry { log_id: log_id(9, index), payload };
+    vec![
+        entry(300, Payload::Blank),
+        entry(301, Payload::Normal(batch(commands()))),
+        entry(302, Payload::Membership(membership())),
+    ]
+}
+
+pub(crate) fn grant(token: u64, name: &str, client: &str) -> Grant {
+    Grant {
+        token: Token(token),
+        resource: resource(name),
+        owner: Arc::new(owner(client)),
+        lease: LEASE,
+        single: true,
+        mode: Mode::Exclusive,
+        ticket: Some(TicketId(12)),
+        attachment: 1,
+        request_id: Some(request()),
+        asked_at_ms: AT_MS,
+        granted_at_ms: AT_MS + 20,
+        claim_ms: Some(250),
+        ttl_cap_ms: Some(60_000),
+        policies: Some(verdicts()),
+        metadata: Some(metadata()),
+        draining: true,
+    }
+}
+
+pub(crate) fn record(token: u64, name: &str, client: &str, ended_at_ms: u64) -> GrantRecord {
+    let grant = Arc::new(grant(token, name, client));
+    GrantRecord { grant, how: EndedHow::PassedOn, ended_at_ms }
+}
+
+/// Every kind of row.
+pub(crate) fn rows() -> Vec<Row> {
+    let ticket = Ticket {
+        id: TicketId(12),
+        resource: resource("b"),
+        owner: Arc::new(owner("worker-2")),
+        lease: LEASE,
+        mode: Mode::Shared,
+        priority: 3,
+        overtaken: 4,
+        attached: true,
+        attachment: 2,
+        request_id: Some(request()),
+        asked_at_ms: AT_MS,
+        claim_ms: Some(250),
+        keep_place: true,
+        behalf: Some(Arc::from([LeaseId(5)])),
+        metadata: Some(metadata()),
+        ttl_cap_ms: Some(60_000),
+        policies: Some(verdicts()),
+    };
+    let lost = LostGrant {
+        resource: resource("c"),
+        token: Token(30),
+        how: EndedHow::Forced,
+        ended_at_ms: AT_MS,
+    };
+    let live = |got| LiveRequest {
+        owner: Arc::new(owner("worker-1")),
+        id: request(),
+        fingerprint: u64::MAX - 1,
+        got,
+    };
+    let ended = |what| EndedRow { seq: 77, how: EndedHow::Expired, ended_at_ms: AT_MS, what };
+    vec![
+        Row::Head(Head { revision: 900, last_token: 41, last_ticket: 12, last_ended: 77, at_ms: AT_MS }),
+        Row::Limits(Box::default()),
+        Row::Domain { domain: Arc::from("payments"), limits: DomainLimits { queue_max: Some(9) } },
+        Row::Lease(LeaseRow {
+            id: LEASE,
+            owner: Arc::new(owner("worker-1")),
+            ttl_ms: 30_000,
+            single: false,
+            opened_at_ms: AT_MS,
+            metadata: Some(metadata()),
+            ending: Some(EndedHow::Revoked),
+            lost: vec![lost],
+        }),
+        Row::Grant(Arc::new(grant(41, "payments/invoice/42", "worker-1"))),
+        Row::Ticket(Arc::new(ticket)),
+        Row::Live(live(Got::Ticket(TicketId(12)))),
+        Row::Live(live(Got::Grant(Token(41)))),
+        Row::Ended(ended(EndedWhat::Request {
+            owner: Arc::new(owner("worker-1")),
+            id: request(),
+            fingerprint: 3,
+            token: Some(Token(38)),
+        })),
+        Row::Ended(ended(EndedWhat::Lease { id: LEASE })),
+    ]
+}
+
+pub(crate) fn slot_head() -> SlotHead {
+    SlotHead {
+        slot: 1,
+        meta: SnapshotMeta {
+            last_log_id: Some(log_id(9, 301)),
+            last_membership: StoredMembership::new(Some(log_id(8, 250)), membership()),
+        },
+        chunks: 2,
+        rows: 10,
+        bytes: 270_000,
+        digest: 0xfeed_face_cafe_beef_0123_4567_89ab_cdef,
+    }
+}

@@ -1,0 +1,82 @@
+//! What a node is told when it starts.
+
+use crate::propose::QueueSettings;
+use leasehold_core::Limits;
+use std::path::PathBuf;
+
+/// Settings of one node.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// Which node of the cluster this is.
+    pub id: u64,
+    /// Where its files are.
+    pub dir: PathBuf,
+    /// The limits that a new cluster starts with. With data already there they change nothing:
+    /// limits are replicated, and later changes are log entries.
+    pub limits: Limits,
+    /// The address for clients, as others are told.
+    pub http: String,
+    /// How much is queued and batched.
+    pub queue: QueueSettings,
+    /// Raft's timing.
+    pub timing: Timing,
+    /// Disk space that is kept for releases and expiries, in bytes.
+    pub reserve_bytes: u64,
+    /// A snapshot is written when the log since the last one is at least this long, in bytes, and
+    /// at least as long as that snapshot.
+    pub snapshot_log_bytes: u64,
+}
+
+/// Raft's timing, in milliseconds. All of it goes together, so it is chosen by profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two heartbeats of the leader.
+    pub heartbeat_ms: u64,
+    /// A follower waits at least this long before it stands for election.
+    pub election_min_ms: u64,
+    /// And at most this long.
+    pub election_max_ms: u64,
+}
+
+impl Timing {
+    /// Nodes in one building.
+    pub const LAN: Self = Self { heartbeat_ms: 150, election_min_ms: 500, election_max_ms: 800 };
+}
+
+impl NodeConfig {
+    /// A node with default settings.
+    #[must_use]
+    pub fn new(id: u64, dir: PathBuf) -> Self {
+        Self {
+            id,
+            dir,
+            limits: Limits::default(),
+            http: String::new(),
+            queue: QueueSettings::default(),
+            timing: Timing::LAN,
+            reserve_bytes: 64 << 20,
+            snapshot_log_bytes: 32 << 20,
+        }
+    }
+
+    pub(crate) fn raft(&self) -> openraft::Config {
+        openraft::Config {
+            cluster_name: "leasehold".to_owned(),
+            heartbeat_interval: self.timing.heartbeat_ms,
+            election_timeout_min: self.timing.election_min_ms,
+            election_timeout_max: self.timing.election_max_ms,
+            // Followers may commit entries that a leader had not flushed before it crashed. A
+            // leader that resumed its term without an election would reuse their log ids for
+            // other commands: acknowledged grants lost, tokens issued twice.
+            enable_leader_restore: Some(false),
+            enable_pre_vote: Some(true),
+            snapshot_policy: openraft::SnapshotPolicy::Never,
+            max_in_snapshot_log_to_keep: 1_000,
+            purge_batch_size: 500,
+            max_payload_entries: 1_024,
+            install_snapshot_timeout: 60_000,
+            api_batch_linger_ms: 0,
+            ..openraft::Config::default()
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Grants that ended, kept in a file of their own and written behind the hot path.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `pending` | what is not in the file yet, in memory, readable |
+//! | `writer` | the thread that moves it there, thousands at a time |
+//! | `trim` | forgetting by count and by age, in pieces |
+//! | `read`, `page` | look-ups and pages over memory and file together |
+//! | `tables` | the layout of the file |
+//!
+//! Nothing is lost by writing late: until a snapshot says otherwise the log still has every
+//! entry, and a snapshot is made valid only after [`History::flush`]. So the file is written
+//! seldom and in large sorted batches, which is what makes four indexes affordable.
+
+mod page;
+mod pending;
+mod read;
+pub(crate) mod tables;
+mod trim;
+mod writer;
+
+#[cfg(test)]
+mod bench;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use page::{Cursor, Filter, HistoryPage};
+
+use crate::fatal::{Fatal, StorageFault};
+use leasehold_core::outcome::GrantRecord;
+use parking_lot::Mutex;
+use pending::Pending;
+use redb::Database;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The name by which faults and errors call this file.
+pub(crate) const FILE: &str = "history.redb";
+
+/// How the history is kept.
+#[derive(Clone)]
+pub(crate) struct HistorySetup {
+    pub(crate) fatal: Fatal,
+    /// Records in memory at which applying waits for the file.
+    pub(crate) pending_max: usize,
+    /// Records at which a batch is written at once.
+    pub(crate) batch: usize,
+    /// The longest time for which a record is in memory alone.
+    pub(crate) settle: Duration,
+    /// Records kept in the file.
+    pub(crate) keep: u64,
+}
+
+/// A handle to the history. Clones share it; the last one to go stops the writer.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    core: Arc<Core>,
+}
+
+struct Core {
+    db: Arc<Database>,
+    pending: Arc<Pending>,
+    fatal: Fatal,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl History {
+    /// Starts the writer on a file that was opened and checked.
+    pub(crate) fn start(db: Database, setup: HistorySetup) -> Result<Self, StorageFault> {
+        let db = Arc::new(db);
+        let applied = tables::applied(&*db)
+            .map_err(|cause| StorageFault::new(FILE, "start", cause))?;
+        let pending = Arc::new(Pending::new(applied, &setup));
+        let fatal = setup.fatal.clone();
+        let writer = writer::Writer::new(Arc::clone(&db), Arc::clone(&pending), setup);
+        let thread = std::thread::Builder::new()
+            .name("history-writer".into())
+            .spawn(move || writer.run())
+            .map_err(|cause| StorageFault::new(FILE, "start", cause))?;
+        Ok(Self { core: Arc::new(Core { db, pending, fatal, writer: Mutex::new(Some(thread)) }) })
+    }
+
+    /// Waits until there is room for more. Called before the lock table is locked, so that a slow
+    /// disk stops applying and not the readers of the table.
+    pub(crate) async fn room(&self) {
+        self.core.pending.room().await;
+    }
+
+    /// Takes over what ended in log entries up to and with `applied`. Pushing a record again, as
+    /// a replay of the log does, changes nothing.
+    pub(crate) fn push(&self, records: &[Arc<GrantRecord>], applied: u64) {
+        self.core.pending.push(records, applied);
+    }
+
+    /// What ended in log entries up to and with this one survives a crash.
+    pub(crate) fn durable_index(&self) -> u64 {
+        self.core.pending.durable()
+    }
+
+    /// Makes everything durable that was pushed for entries up to `upto`. Blocks.
+    pub(crate) fn flush(&self, upto: u64) -> Result<(), StorageFault> {
+        self.core.pending.flush(upto)
+    }
+
+    /// Keeps this many records at most, forgetting those that ended first.
+    pub(crate) fn keep_at_most(&self, count: u64) {
+        self.core.pending.set_retention(|retention| retention.keep = count);
+    }
+
+    /// Forgets what ended before this instant, by the proposers' wall clocks.
+    pub(crate) fn trim_before(&self, ms: u64) {
+        self.core.pending.set_retention(|retention| {
+            retention.before_ms = retention.before_ms.max(ms);
+        });
+    }
+
+    /// Writes what waits and ends the writer. Blocks.
+    pub(crate) fn close(&self) -> Result<(), StorageFault> {
+        self.core.stop();
+        self.core.pending.fault().map_or(Ok(()), Err)
+    }
+}
+
+impl Core {
+    fn stop(&self) {
+        self.pending.close();
+        if let Some(thread) = self.writer.lock().take() {
+            // A panic of the writer was reported by its sentinel.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("History").field("durable", &self.pending.durable()).finish_non_exhaustive()
+    }
+}

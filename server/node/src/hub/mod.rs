@@ -1,0 +1,257 @@
+//! What the leader keeps in memory: deadlines, sleeping requests, batches on their way.
+//!
+//! All of it belongs to one term. It is dropped when leadership is lost and made anew when it is
+//! gained, and whatever is decided from it goes into the log with that term.
+
+pub(crate) mod applied;
+pub(crate) mod cell;
+pub(crate) mod clock;
+pub(crate) mod due;
+
+use crate::answer::Failure;
+use crate::runtime;
+use cell::{Answer, Cell, ReplyTo};
+use clock::LeaseClock;
+use due::{Due, DueList};
+use leasehold_core::{LeaseId, LockTable, TicketId};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, oneshot};
+
+/// The leader's memory.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    /// Which run of which node this is; stands in every batch that it proposes.
+    pub(crate) proposer: u64,
+    memory: Mutex<Memory>,
+    /// Something is due earlier than the keeper knew.
+    pub(crate) changed: Notify,
+    shutting_down: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// The term in which this node leads and has applied everything before it.
+    pub(crate) term: Option<u64>,
+    pub(crate) clock: LeaseClock,
+    pub(crate) waiting: HashMap<TicketId, Vec<Sleeper>>,
+    pub(crate) batches: HashMap<u64, OnItsWay>,
+    pub(crate) due: DueList,
+}
+
+/// A request that stands in line.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    pub(crate) cell: Arc<Cell>,
+    pub(crate) answer: oneshot::Sender<Answer>,
+    pub(crate) has_request_id: bool,
+}
+
+/// A batch that was handed to Raft.
+#[derive(Debug)]
+pub(crate) struct OnItsWay {
+    pub(crate) handed: Instant,
+    pub(crate) replies: Vec<ReplyTo>,
+}
+
+/// A renewal that waits for its round. Dropping it lets the expiry go on.
+#[derive(Debug)]
+pub(crate) struct Renewing<'a> {
+    hub: &'a Hub,
+    lease: LeaseId,
+    term: u64,
+    received: Instant,
+}
+
+/// Why a renewal cannot start from memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CannotRenew {
+    /// Nobody here may answer.
+    NotLeading,
+    /// The lease is not on the clock: look at confirmed state.
+    NotTimed,
+    /// Its expiry is on its way: wait for what comes of it.
+    Expiring,
+    /// Its only grant is being ended by an operator.
+    Draining,
+}
+
+impl Hub {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            proposer: runtime::random() as u64,
+            memory: Mutex::default(),
+            changed: Notify::new(),
+            shutting_down: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock()
+    }
+
+    pub(crate) fn term(&self) -> Option<u64> {
+        self.memory().term
+    }
+
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Acquire)
+    }
+
+    /// Takes over in `term`: every lease gets its full TTL from now. The caller holds the table,
+    /// so that nothing is applied meanwhile.
+    pub(crate) fn begin(&self, term: u64, table: &LockTable) {
+        let now = runtime::now();
+        let mut memory = self.memory();
+        memory.forget();
+        for (lease, ttl_ms) in table.watched_leases() {
+            memory.clock.start(lease, now, ttl_ms);
+        }
+        for grant in table.grants().filter(|grant| grant.draining) {
+            memory.drain(grant);
+        }
+        for lease in table.ending_leases() {
+            memory.due.add(now, Due::Continue(lease));
+        }
+        for ticket in table.tickets() {
+            let ttl_ms = table.lease(ticket.lease).map_or(0, |(_, ttl_ms)| ttl_ms);
+            let window = ttl_ms.max(table.limits().claim_window_ms);
+            let at = now + Duration::from_millis(window);
+            memory.due.add(at, Due::Leave { ticket: ticket.id, attachment: ticket.attachment });
+        }
+        memory.term = Some(term);
+        drop(memory);
+        self.changed.notify_one();
+    }
+
+    /// Leadership is lost: nothing in memory counts any more.
+    pub(crate) fn end(&self) {
+        let mut memory = self.memory();
+        memory.term = None;
+        let lost = memory.forget();
+        drop(memory);
+        for reply in lost {
+            reply.fail(Failure::OutcomeUnknown { request_id: None });
+        }
+    }
+
+    /// Answers everybody who waits; their tickets stay in line.
+    pub(crate) fn shut_down(&self) {
+        self.shutting_down.store(true, Ordering::Release);
+        let sleepers: Vec<Sleeper> = self.memory().waiting.drain().flat_map(|(_, all)| all).collect();
+        for sleeper in sleepers {
+            sleeper.fail(Failure::ShuttingDown);
+        }
+    }
+
+    pub(crate) fn on_its_way(&self, seq: u64, batch: OnItsWay) {
+        self.memory().batches.insert(seq, batch);
+    }
+
+    /// Raft did not take the batch: its replies come back.
+    pub(crate) fn take_back(&self, seq: u64) -> Option<OnItsWay> {
+        self.memory().batches.remove(&seq)
+    }
+
+    /// A renewal was received: from now until its round has ended the lease does not expire.
+    pub(crate) fn start_renewal(&self, lease: LeaseId, received: Instant) -> Result<Renewing<'_>, CannotRenew> {
+        let mut memory = self.memory();
+        let term = memory.term.ok_or(CannotRenew::NotLeading)?;
+        let timed = memory.clock.get_mut(lease).ok_or(CannotRenew::NotTimed)?;
+        if timed.expiring {
+            return Err(CannotRenew::Expiring);
+        }
+        if timed.draining {
+            return Err(CannotRenew::Draining);
+        }
+        timed.renewing += 1;
+        Ok(Renewing { hub: self, lease, term, received })
+    }
+
+    /// The deadline of a lease and until when its client may count on it.
+    pub(crate) fn deadline(&self, lease: LeaseId) -> Option<Instant> {
+        self.memory().clock.deadline(lease)
+    }
+
+    /// Milliseconds until the service may end a lease.
+    pub(crate) fn expires_in_ms(&self, lease: LeaseId, ttl_ms: u64) -> u64 {
+        let now = runtime::now();
+        self.deadline(lease).map_or(ttl_ms, |at| runtime::ms(at.saturating_duration_since(now)))
+    }
+
+    /// Asks the keeper to do something at `at`.
+    pub(crate) fn add_due(&self, at: Instant, due: Due) {
+        self.memory().due.add(at, due);
+        self.changed.notify_one();
+    }
+}
+
+impl Renewing<'_> {
+    /// The round that began after the receipt has ended well. Looks at the lease once more;
+    /// answers its promise and its deadline, or `None` if it is not ours to renew any more.
+    pub(crate) fn confirmed(self) -> Option<(Instant, Instant)> {
+        let mut memory = self.hub.memory();
+        if memory.term != Some(self.term) {
+            return None;
+        }
+        let timed = memory.clock.get(self.lease)?;
+        if timed.expiring || timed.draining {
+            return None;
+        }
+        memory.clock.renew(self.lease, self.received);
+        // A claim is a renewal: what would have passed on stays.
+        memory.due.claimed(self.lease);
+        Some((memory.clock.promised(self.lease)?, memory.clock.deadline(self.lease)?))
+    }
+}
+
+impl Drop for Renewing<'_> {
+    fn drop(&mut self) {
+        let mut memory = self.hub.memory();
+        if memory.term == Some(self.term) {
+            if let Some(timed) = memory.clock.get_mut(self.lease) {
+                timed.renewing = timed.renewing.saturating_sub(1);
+            }
+        }
+    }
+}
+
+impl Memory {
+    /// Drops everything of a term; answers the replies that nobody will ever send.
+    fn forget(&mut self) -> Vec<ReplyTo> {
+        self.clock.clear();
+        self.due = DueList::default();
+        let batches = self.batches.drain().flat_map(|(_, batch)| batch.replies);
+        let mut replies: Vec<ReplyTo> = batches.collect();
+        for sleeper in self.waiting.drain().flat_map(|(_, all)| all) {
+            replies.push(ReplyTo::Acquire(cell::Acquirer {
+                cell: sleeper.cell,
+                answer: sleeper.answer,
+                has_request_id: sleeper.has_request_id,
+            }));
+        }
+        replies
+    }
+
+    /// A draining grant ends at the deadline that its lease has now.
+    pub(crate) fn drain(&mut self, grant: &leasehold_core::outcome::Grant) {
+        let at = self.clock.deadline(grant.lease).unwrap_or_else(runtime::now);
+        if grant.single {
+            if let Some(timed) = self.clock.get_mut(grant.lease) {
+                timed.draining = true;
+            }
+        }
+        let outages = self.clock.outages();
+        self.due.add(at, Due::EndDrained { token: grant.token, outages });
+    }
+}
+
+impl Sleeper {
+    pub(crate) fn fail(self, failure: Failure) {
+        self.cell.advance(cell::Phase::Over);
+        let _ = self.answer.send(Answer::Failed(failure));
+    }
+}

@@ -1,0 +1,313 @@
+//! The task that keeps time: it proposes what the leader's clock says is due.
+//!
+//! It also measures what the clock must not count: time in which this process did not run, or in
+//! which nothing could be committed.
+
+use crate::answer::Failure;
+use crate::confirm::Confirmer;
+use crate::history::History;
+use crate::hub::cell::{Answer, ReplyTo};
+use crate::hub::due::Due;
+use crate::hub::{Hub, Memory};
+use crate::log::LogStore;
+use crate::metrics::Metrics;
+use crate::propose::{Class, Proposal, Proposals};
+use crate::runtime;
+use crate::state::{Shared, StateMachine};
+use leasehold_core::command::LeftHow;
+use leasehold_core::outcome::{Outcome, Refusal};
+use leasehold_core::{Command, LeaseId};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// The lease timer wakes at least this often.
+const TICK: Duration = Duration::from_millis(100);
+/// A wake-up later than this is an outage: the process was frozen, or the machine suspended.
+const LATE: Duration = TICK.saturating_mul(2);
+/// A quorum that stays silent, or a commit that takes, longer than this is an outage.
+pub(crate) const SILENT: Duration = Duration::from_secs(1);
+/// Leases in one expiry command. A storm becomes many of them, and live traffic goes between.
+const EXPIRE_MAX: usize = 64;
+/// What did not fit into the queue is tried again after this.
+const AGAIN: Duration = Duration::from_millis(50);
+/// How often the slow things are looked at: disk space, snapshots, old records, gauges.
+const CHORES: Duration = Duration::from_secs(1);
+
+pub(crate) struct Keeper {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) proposals: Arc<Proposals>,
+    pub(crate) confirmer: Confirmer,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) metrics: Metrics,
+    pub(crate) raft: crate::Raft,
+    pub(crate) log: LogStore,
+    pub(crate) machine: StateMachine,
+    pub(crate) history: History,
+    pub(crate) dir: PathBuf,
+    pub(crate) reserve_bytes: u64,
+    pub(crate) snapshot_log_bytes: u64,
+    pub(crate) storage_full: Arc<AtomicBool>,
+}
+
+impl Keeper {
+    /// Keeps time until the node stops.
+    pub(crate) async fn run(self) {
+        let mut woke = runtime::now();
+        let mut chores_at = woke;
+        let mut confirmed_at = woke;
+        while !self.hub.is_shutting_down() {
+            let wake_at = self.next_wake(woke);
+            tokio::select! {
+                () = runtime::sleep_until(wake_at) => {}
+                () = self.hub.changed.notified() => {}
+            }
+            let now = runtime::now();
+            // Deadlines are only looked at after the outage was counted, so that a thawed
+            // process finds nothing overdue that its clients could not have renewed.
+            let lateness = now.saturating_duration_since(wake_at);
+            if lateness > LATE {
+                self.outage(lateness, now);
+            }
+            woke = now;
+            let Some(term) = self.hub.term() else {
+                confirmed_at = now;
+                continue;
+            };
+            if !self.confirm(&mut confirmed_at).await {
+                continue;
+            }
+            if !self.hub.memory().is_stalled(now) {
+                self.expire(term, now);
+            }
+            self.do_due(term, now);
+            if now >= chores_at {
+                chores_at = now + CHORES;
+                self.chores(term).await;
+            }
+        }
+    }
+
+    fn next_wake(&self, woke: Instant) -> Instant {
+        let memory = self.hub.memory();
+        let due = memory.due.next().into_iter().chain(memory.clock.next_due()).min();
+        let tick = woke + TICK;
+        due.map_or(tick, |due| due.clamp(woke + Duration::from_millis(1), tick))
+    }
+
+    fn outage(&self, length: Duration, end: Instant) {
+        self.hub.memory().clock.outage(length, end);
+        self.metrics.outage_seconds.inc_by(length.as_secs_f64());
+        tracing::warn!(length_ms = runtime::ms(length), "every lease gets this time added: the service was not able to serve");
+    }
+
+    /// Nothing ends while leadership cannot be confirmed, and the time of it is added.
+    async fn confirm(&self, confirmed_at: &mut Instant) -> bool {
+        let asked = runtime::now();
+        let confirmed = self.confirmer.confirm().await.is_ok();
+        let now = runtime::now();
+        let silent = if confirmed { now - asked } else { now - *confirmed_at };
+        if confirmed {
+            *confirmed_at = now;
+            if silent > SILENT {
+                self.outage(silent, now);
+            }
+        }
+        confirmed
+    }
+
+    fn expire(&self, term: u64, now: Instant) {
+        loop {
+            let expired = self.hub.memory().clock.expired(now, EXPIRE_MAX);
+            if expired.is_empty() {
+                return;
+            }
+            let leases = expired.len() as u64;
+            let command = Command::Expire { leases: expired.clone(), term };
+            match self.propose(Class::Background, command) {
+                Some(answer) => {
+                    let (hub, metrics) = (self.hub.clone(), self.metrics.clone());
+                    runtime::spawn(async move {
+                        match answer.await {
+                            Ok(Answer::Outcome { .. }) => metrics.expired.inc_by(leases),
+                            // Retried until it is applied or somebody else leads.
+                            _ => not_expired(&hub, &expired, term),
+                        }
+                    });
+                }
+                None => return not_expired(&self.hub, &expired, term),
+            }
+        }
+    }
+
+    fn do_due(&self, term: u64, now: Instant) {
+        loop {
+            let due = self.hub.memory().due.pop(now);
+            let Some(due) = due else { return };
+            let Some((class, command)) = self.command(due, term, now) else { continue };
+            match self.propose(class, command) {
+                Some(answer) => {
+                    let (hub, metrics) = (self.hub.clone(), self.metrics.clone());
+                    runtime::spawn(async move { settle(&hub, &metrics, due, term, answer.await).await });
+                }
+                None => self.hub.add_due(now + AGAIN, due),
+            }
+        }
+    }
+
+    /// What a due thing is in the log; `None` if it has been put off.
+    fn command(&self, due: Due, term: u64, now: Instant) -> Option<(Class, Command)> {
+        Some(match due {
+            Due::Leave { ticket, attachment } => {
+                (Class::End, Command::Leave { ticket, attachment, how: LeftHow::Disconnected, term })
+            }
+            Due::Detach { ticket, attachment, .. } => (Class::End, Command::Detach { ticket, attachment, term }),
+            Due::PassOn { token, attachment, lease, single } => {
+                let mut memory = self.hub.memory();
+                if memory.is_renewing(lease) {
+                    memory.due.add(now + AGAIN, due);
+                    return None;
+                }
+                if single {
+                    memory.stop_renewals(lease);
+                }
+                (Class::End, Command::PassOn { token, attachment, term })
+            }
+            Due::EndDrained { token, outages } => {
+                let mut memory = self.hub.memory();
+                let added = memory.clock.outages() - outages;
+                if !added.is_zero() {
+                    let outages = memory.clock.outages();
+                    memory.due.add(now + added.min(Duration::from_secs(30)), Due::EndDrained { token, outages });
+                    return None;
+                }
+                (Class::End, Command::EndDrained { token, term })
+            }
+            Due::Continue(lease) => (Class::Background, Command::Continue { lease }),
+        })
+    }
+
+    fn propose(&self, class: Class, command: Command) -> Option<oneshot::Receiver<Answer>> {
+        let (reply, answer) = oneshot::channel();
+        self.proposals.push(class, Proposal::new(command, ReplyTo::Once(reply), None)).ok()?;
+        Some(answer)
+    }
+
+    async fn chores(&self, term: u64) {
+        self.history.keep_at_most(self.shared.table.read().limits().history_max);
+        self.gauges();
+        self.look_at_disk().await;
+        self.forget_old(term);
+        let since = self.machine.snapshot_index();
+        let enough = self.machine.snapshot_bytes().max(self.snapshot_log_bytes);
+        if self.log.bytes_since(since) >= enough {
+            if let Err(fatal) = self.raft.trigger().snapshot().await {
+                tracing::warn!(error = %fatal, "no snapshot was started");
+            }
+        }
+    }
+
+    fn gauges(&self) {
+        let counts = self.shared.table.read().counts();
+        let as_i64 = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.metrics.locks.set(as_i64(counts.locks));
+        self.metrics.grants.set(as_i64(counts.grants));
+        self.metrics.waiters.set(as_i64(counts.tickets));
+        self.metrics.leases.set(as_i64(counts.leases));
+        self.metrics.clients.set(as_i64(counts.clients));
+        self.metrics.remembered.set(as_i64(counts.ended));
+        self.metrics.metadata_bytes.set(i64::try_from(counts.metadata_bytes).unwrap_or(i64::MAX));
+        self.metrics.proposals.set(as_i64(self.proposals.len()));
+        if let Ok(records) = self.history.len() {
+            self.metrics.history_records.set(i64::try_from(records).unwrap_or(i64::MAX));
+        }
+        self.metrics.snapshot_bytes.set(i64::try_from(self.machine.snapshot_bytes()).unwrap_or(i64::MAX));
+    }
+
+    async fn look_at_disk(&self) {
+        let dir = self.dir.clone();
+        let free = runtime::blocking(move || rustix::fs::statvfs(&dir).ok()).await.flatten();
+        let Some(free) = free.map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize)) else { return };
+        let full = free < self.reserve_bytes;
+        if self.storage_full.swap(full, Ordering::AcqRel) != full {
+            tracing::warn!(free_bytes = free, reserve_bytes = self.reserve_bytes, full, "disk space");
+        }
+        self.metrics.storage_full.set(i64::from(full));
+    }
+
+    /// Age is counted by the wall clock, for nothing else depends on it.
+    fn forget_old(&self, term: u64) {
+        let table = self.shared.table.read();
+        let now_ms = runtime::wall_clock_ms().max(table.at_ms());
+        let limits = table.limits().clone();
+        let oldest = table.oldest_ended_at_ms();
+        drop(table);
+        let cut = now_ms.saturating_sub(limits.remember_ms);
+        if oldest.is_some_and(|oldest| oldest < cut) && self.hub.term() == Some(term) {
+            let command = Command::Trim { ended_before_ms: cut, history_before_ms: now_ms.saturating_sub(limits.history_ms) };
+            drop(self.propose(Class::Background, command));
+        }
+    }
+}
+
+fn not_expired(hub: &Hub, leases: &[LeaseId], term: u64) {
+    let again_at = runtime::now() + AGAIN;
+    let mut memory = hub.memory();
+    if memory.term == Some(term) {
+        for lease in leases {
+            memory.clock.not_expired(*lease, again_at);
+        }
+    }
+}
+
+async fn settle(
+    hub: &Hub,
+    metrics: &Metrics,
+    due: Due,
+    term: u64,
+    answer: Result<Answer, oneshot::error::RecvError>,
+) {
+    let now = runtime::now();
+    let outcome = match answer {
+        Ok(Answer::Outcome { outcome, .. }) => outcome,
+        // Not in the log, or not known: try again as long as this term lasts.
+        Ok(Answer::Failed(Failure::ShuttingDown)) => return,
+        _ => {
+            if hub.term() == Some(term) {
+                hub.add_due(now + AGAIN, due);
+            }
+            return;
+        }
+    };
+    match (due, outcome) {
+        (Due::Detach { ticket, attachment, window_ends }, Outcome::Done { .. }) => {
+            hub.add_due(window_ends, Due::Leave { ticket, attachment });
+        }
+        (Due::PassOn { .. }, Outcome::Done { .. }) => metrics.passed_on.inc(),
+        (Due::PassOn { lease, single: true, .. }, Outcome::Refused(Refusal::Void)) => {
+            hub.memory().clock.not_expired(lease, now);
+        }
+        _ => {}
+    }
+}
+
+impl Memory {
+    /// Something was handed to Raft long ago and is not applied: nothing can be committed.
+    fn is_stalled(&self, now: Instant) -> bool {
+        self.batches.values().any(|batch| now.saturating_duration_since(batch.handed) > SILENT)
+    }
+
+    fn is_renewing(&self, lease: LeaseId) -> bool {
+        self.clock.get(lease).is_some_and(|timed| timed.renewing > 0)
+    }
+
+    /// While its only grant is on its way to somebody else, a lease is not renewed from memory:
+    /// the renewal waits for what comes of it.
+    fn stop_renewals(&mut self, lease: LeaseId) {
+        if let Some(timed) = self.clock.get_mut(lease) {
+            timed.expiring = true;
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! One node of Leasehold: the replicated log, its storage, and the leader's clock.
+//!
+//! The one crate that names openraft and redb. Nothing of theirs is in its public face.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | [`Node`] (`node`) | the handle; `acquire`, `renew`, `release`, `lease`, `batch`, `read`: one verb a file |
+//! | `propose` | commands gather into log entries; who goes first |
+//! | `hub` | the leader's memory: deadlines, sleeping requests, things due |
+//! | `keeper` | the task that proposes what is due, and measures outages |
+//! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
+//! | `log`, `state`, `history`, `open` | redb: the Raft log, snapshots, ended grants |
+//! | `codec` | every stored byte, versioned and pinned |
+//! | `runtime` | the seam to clock, timers, tasks and randomness |
+
+mod acquire;
+pub mod answer;
+mod batch;
+mod codec;
+mod config;
+mod confirm;
+mod fatal;
+mod history;
+mod hub;
+mod keeper;
+mod leadership;
+mod lease;
+mod log;
+mod metrics;
+mod node;
+mod open;
+mod peers;
+mod propose;
+mod read;
+mod release;
+mod renew;
+mod runtime;
+mod state;
+mod types;
+
+pub use answer::*;
+pub use batch::{Operated, Operation};
+pub use config::{NodeConfig, Timing};
+pub use fatal::StorageFault;
+pub use metrics::Metrics;
+pub use node::{Node, StartError};
+pub use open::OpenError;
+pub use propose::QueueSettings;
+pub use read::{LeasesFilter, LockState, LockSummary, LocksFilter};
+
+type Raft = openraft::Raft<types::TypeConfig, state::StateMachine>;

@@ -1,0 +1,121 @@
+//! The layout of `log.redb`, and what is read and checked when it is opened.
+
+use super::growth::Growth;
+use super::runs::Durable;
+use crate::codec::{self, DecodeError};
+use crate::types::{LogId, Vote};
+use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+
+/// Entries by index. Values: see `codec::entry`.
+pub(crate) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
+/// `vote`, `committed`, `purged`.
+pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+
+pub(crate) const VOTE: &str = "vote";
+pub(crate) const COMMITTED: &str = "committed";
+pub(crate) const PURGED: &str = "purged";
+
+/// What a log file held when it was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) vote: Option<Vote>,
+    pub(crate) committed: Option<LogId>,
+    pub(crate) purged: Option<LogId>,
+    pub(crate) last: Option<LogId>,
+    /// The first entry, where nothing was purged.
+    pub(crate) origin: u64,
+    pub(crate) growth: Growth,
+    pub(crate) durable: Durable,
+}
+
+/// Why a log file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogFileError {
+    #[error("it could not be read")]
+    Read(#[source] Box<redb::Error>),
+    #[error("its {what} is not readable")]
+    Meta {
+        what: &'static str,
+        #[source]
+        cause: DecodeError,
+    },
+    #[error("its entry {index} is not readable")]
+    Entry {
+        index: u64,
+        #[source]
+        cause: DecodeError,
+    },
+    #[error("its entry {index} calls itself {named}")]
+    Misplaced { index: u64, named: u64 },
+    #[error("its entry {expected} is missing, and {found} is there")]
+    Hole { expected: u64, found: u64 },
+}
+
+impl<E: Into<redb::Error>> From<E> for LogFileError {
+    fn from(cause: E) -> Self {
+        Self::Read(Box::new(cause.into()))
+    }
+}
+
+/// Makes the tables of a new file.
+pub(crate) fn create(db: &redb::Database) -> Result<(), redb::Error> {
+    let txn = db.begin_write()?;
+    txn.open_table(LOG)?;
+    txn.open_table(META)?;
+    Ok(txn.commit()?)
+}
+
+/// Reads what openraft must know before it starts, and walks over all entries once: a log with a
+/// hole or a damaged entry is refused here, not when it is needed.
+pub(crate) fn load(db: &impl ReadableDatabase) -> Result<Found, LogFileError> {
+    let txn = db.begin_read()?;
+    let meta = txn.open_table(META)?;
+    let vote = get(&meta, VOTE, codec::decode_vote)?;
+    let purged = get(&meta, PURGED, codec::decode_log_id)?;
+    let committed = get(&meta, COMMITTED, codec::decode_log_id)?;
+    let mut found = Found { vote, purged, durable: Durable::new(purged), ..Found::default() };
+    scan(&txn.open_table(LOG)?, &mut found)?;
+    found.last = found.durable.last();
+    // A file written by this code never needs it; one that was cut by other means might, and a
+    // `committed` beyond the end would keep openraft from starting for ever.
+    found.committed = committed.filter(|id| found.durable.holds(*id)).or(purged);
+    Ok(found)
+}
+
+fn get<T>(
+    meta: &impl ReadableTable<&'static str, &'static [u8]>,
+    what: &'static str,
+    decode: fn(&[u8]) -> Result<T, DecodeError>,
+) -> Result<Option<T>, LogFileError> {
+    let Some(bytes) = meta.get(what)? else { return Ok(None) };
+    decode(bytes.value()).map(Some).map_err(|cause| LogFileError::Meta { what, cause })
+}
+
+fn scan(
+    log: &impl ReadableTable<u64, &'static [u8]>,
+    found: &mut Found,
+) -> Result<(), LogFileError> {
+    let start = found.durable.next_index();
+    if let Some((first, _)) = log.first()? {
+        found.durable.set_garbage(found.purged.is_some() && first.value() < start);
+    }
+    for item in log.range(start..)? {
+        let (key, value) = item?;
+        let index = key.value();
+        // Without anything purged a log may begin anywhere: openraft's first index is its own.
+        if found.durable.last().is_some() && index != found.durable.next_index() {
+            return Err(LogFileError::Hole { expected: found.durable.next_index(), found: index });
+        }
+        let id = codec::peek_entry(value.value())
+            .map_err(|cause| LogFileError::Entry { index, cause })?;
+        if id.index != index {
+            return Err(LogFileError::Misplaced { index, named: id.index });
+        }
+        if found.durable.last().is_none() {
+            found.origin = index;
+        }
+        found.durable.appended(id);
+        found.growth.wrote(index, value.value().len());
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! What the node measures. Names, units and help stand together here.
+
+use crate::log::{LogObserver, LogSync};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+
+/// 50 µs to 13 s in steps of two: from a quick disk to one that is about to fail.
+fn seconds() -> Vec<f64> {
+    (0..19).map(|step| 0.000_05 * f64::from(1 << step)).collect()
+}
+
+fn counts() -> Vec<f64> {
+    (0..10).map(|step| f64::from(1 << step)).collect()
+}
+
+/// The node's metrics. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    pub(crate) queued: Histogram,
+    pub(crate) committed: Histogram,
+    pub(crate) batch_commands: Histogram,
+    sync: Histogram,
+    sync_entries: Histogram,
+    log_bytes: IntCounter,
+    pub(crate) expired: IntCounter,
+    pub(crate) passed_on: IntCounter,
+    pub(crate) renewals: IntCounter,
+    pub(crate) leader_changes: IntCounter,
+    pub(crate) outage_seconds: prometheus::Counter,
+    pub(crate) refusals: IntCounterVec,
+    pub(crate) leading: IntGauge,
+    pub(crate) locks: IntGauge,
+    pub(crate) grants: IntGauge,
+    pub(crate) waiters: IntGauge,
+    pub(crate) leases: IntGauge,
+    pub(crate) clients: IntGauge,
+    pub(crate) remembered: IntGauge,
+    pub(crate) metadata_bytes: IntGauge,
+    pub(crate) proposals: IntGauge,
+    pub(crate) history_records: IntGauge,
+    pub(crate) snapshot_bytes: IntGauge,
+    pub(crate) storage_full: IntGauge,
+}
+
+/// The bounds that a refusal may name, so that each exists from the start.
+pub(crate) const BOUNDS: [&str; 10] = [
+    "queue",
+    "client_tickets",
+    "tickets",
+    "grants",
+    "leases",
+    "lease_items",
+    "metadata",
+    "tokens",
+    "proposals",
+    "storage",
+];
+
+impl Metrics {
+    /// Makes and registers them.
+    ///
+    /// # Errors
+    /// If a name is registered already.
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let make = Maker { registry };
+        let metrics = Self {
+            queued: make.histogram("leasehold_propose_queue_seconds", "From queued to cut into a batch", seconds())?,
+            committed: make.histogram("leasehold_commit_seconds", "From cut to applied, a batch", seconds())?,
+            batch_commands: make.histogram("leasehold_batch_commands", "Commands in a batch", counts())?,
+            sync: make.histogram("leasehold_log_sync_seconds", "Making a group of log writes durable", seconds())?,
+            sync_entries: make.histogram("leasehold_log_sync_entries", "Log entries made durable together", counts())?,
+            log_bytes: make.counter("leasehold_log_written_bytes_total", "Bytes of log entries written")?,
+            expired: make.counter("leasehold_leases_expired_total", "Leases whose deadline passed")?,
+            passed_on: make.counter("leasehold_grants_passed_on_total", "Grants that nobody claimed")?,
+            renewals: make.counter("leasehold_renewals_total", "Renewals answered from confirmed leadership")?,
+            leader_changes: make.counter("leasehold_leader_changes_total", "Times that this node took over")?,
+            outage_seconds: make.seconds("leasehold_outage_seconds_total", "Time added to every deadline")?,
+            refusals: make.counters("leasehold_bound_refusals_total", "Refusals at a bound", "bound")?,
+            leading: make.gauge("leasehold_leading", "1 while this node leads")?,
+            locks: make.gauge("leasehold_locks", "Resources held or waited for")?,
+            grants: make.gauge("leasehold_grants", "Live grants")?,
+            waiters: make.gauge("leasehold_waiters", "Places in lines")?,
+            leases: make.gauge("leasehold_leases", "Live leases")?,
+            clients: make.gauge("leasehold_clients", "Clients with a lease, ticket or remembered request")?,
+            remembered: make.gauge("leasehold_remembered_requests", "Ended requests and leases remembered")?,
+            metadata_bytes: make.gauge("leasehold_metadata_bytes", "Metadata of clients in all")?,
+            proposals: make.gauge("leasehold_propose_queue_commands", "Commands that wait for a batch")?,
+            history_records: make.gauge("leasehold_history_records", "Ended grants on record")?,
+            snapshot_bytes: make.gauge("leasehold_snapshot_bytes", "Size of the newest snapshot")?,
+            storage_full: make.gauge("leasehold_storage_full", "1 while only the reserve of disk space is left")?,
+        };
+        for bound in BOUNDS {
+            metrics.refusals.with_label_values(&[bound]);
+        }
+        Ok(metrics)
+    }
+}
+
+impl LogObserver for Metrics {
+    fn synced(&self, batch: &LogSync) {
+        self.sync.observe(batch.sync.as_secs_f64());
+        self.sync_entries.observe(batch.entries as f64);
+        self.log_bytes.inc_by(batch.bytes as u64);
+    }
+}
+
+struct Maker<'a> {
+    registry: &'a Registry,
+}
+
+impl Maker<'_> {
+    fn histogram(&self, name: &str, help: &str, buckets: Vec<f64>) -> Result<Histogram, prometheus::Error> {
+        let metric = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?;
+        self.registry.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        let metric = IntCounter::new(name, help)?;
+        self.registry.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    fn counters(&self, name: &str, help: &str, label: &str) -> Result<IntCounterVec, prometheus::Error> {
+        let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
+        self.registry.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    fn seconds(&self, name: &str, help: &str) -> Result<prometheus::Counter, prometheus::Error> {
+        let metric = prometheus::Counter::new(name, help)?;
+        self.registry.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        let metric = IntGauge::new(name, help)?;
+        self.registry.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+}

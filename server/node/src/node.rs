@@ -1,0 +1,377 @@
+//! The handle that the rest of the service talks to.
+
+use crate::answer::Failure;
+use crate::config::NodeConfig;
+use crate::confirm::Confirmer;
+use crate::fatal::{Fatal, StorageFault};
+use crate::history::History;
+use crate::hub::Hub;
+use crate::hub::cell::{Answer, ReplyTo};
+use crate::keeper::Keeper;
+use crate::leadership::Leadership;
+use crate::log::LogStore;
+use crate::metrics::Metrics;
+use crate::open::{OpenError, Opened, Setup, Sizes, open};
+use crate::peers::NoPeers;
+use crate::propose::{Batcher, Class, Proposal, Proposals};
+use crate::runtime;
+use crate::state::{Shared, StateMachine};
+use crate::types::{CommittedLeader, Member};
+use leasehold_core::{Command, LeaseId, Limits, Outcome};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{oneshot, watch};
+
+/// An outcome that is not known after this is answered as exactly that.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Recovery applies what was committed before the node stopped; a million locks take seconds.
+const RECOVER_WITHIN: Duration = Duration::from_secs(600);
+/// A node that has been ready stays so for this long without a leader: an election must not
+/// empty a load balancer.
+const READY_WITHOUT_LEADER: Duration = Duration::from_secs(30);
+
+/// One node. Cheap to clone; all clones are the same node.
+#[derive(Clone)]
+pub struct Node {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) id: u64,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) proposals: Arc<Proposals>,
+    pub(crate) confirmer: Confirmer,
+    pub(crate) history: History,
+    pub(crate) metrics: Metrics,
+    pub(crate) election_max_ms: u64,
+    raft: crate::Raft,
+    leading: watch::Receiver<Option<CommittedLeader>>,
+    storage_full: Arc<AtomicBool>,
+    fatal: Fatal,
+    opened: parking_lot::Mutex<Option<Opened>>,
+    ready: parking_lot::Mutex<Option<Instant>>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("id", &self.inner.id).finish_non_exhaustive()
+    }
+}
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its files could not be opened. They are as they were.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The timing is inconsistent.
+    #[error("raft refuses its settings: {0}")]
+    Settings(String),
+    /// Raft did not start.
+    #[error("raft did not start: {0}")]
+    Raft(String),
+    /// The log could not be applied.
+    #[error("the log was not applied within {} s: {cause}", RECOVER_WITHIN.as_secs())]
+    Recovery {
+        /// What Raft says.
+        cause: String,
+    },
+    /// A task of the runtime was lost.
+    #[error("the task that opens the files was lost")]
+    Lost,
+}
+
+impl Node {
+    /// Opens or creates the node's files, applies its log and starts its tasks.
+    ///
+    /// # Errors
+    /// [`StartError`] says what stands in the way; files are left as they were.
+    pub async fn start(config: NodeConfig, metrics: Metrics) -> Result<Self, StartError> {
+        let hub = Hub::new();
+        let fatal = Fatal::new();
+        let setup = Setup {
+            dir: config.dir.clone(),
+            // The same on every node and in every version: the founder's own limits follow as
+            // the first log entry.
+            seed: Limits::default(),
+            sink: hub.clone(),
+            observer: Arc::new(metrics.clone()),
+            fatal: fatal.clone(),
+            sizes: Sizes::default(),
+        };
+        let opened = runtime::blocking(move || open(setup)).await.ok_or(StartError::Lost)??;
+        let raft_config = config.raft().validate().map_err(|cause| StartError::Settings(cause.to_string()))?;
+        let raft = crate::Raft::new(
+            config.id,
+            Arc::new(raft_config),
+            NoPeers,
+            opened.log.clone(),
+            opened.machine.clone(),
+        )
+        .await
+        .map_err(|cause| StartError::Raft(cause.to_string()))?;
+        let (leading, led) = watch::channel(None);
+        let node = Self::assemble(&config, hub, fatal, raft, opened, metrics, led);
+        node.start_tasks(&config, leading);
+        node.found_or_recover(&config).await?;
+        Ok(node)
+    }
+
+    fn assemble(
+        config: &NodeConfig,
+        hub: Arc<Hub>,
+        fatal: Fatal,
+        raft: crate::Raft,
+        opened: Opened,
+        metrics: Metrics,
+        leading: watch::Receiver<Option<CommittedLeader>>,
+    ) -> Self {
+        let inner = Inner {
+            id: config.id,
+            hub,
+            shared: opened.shared.clone(),
+            proposals: Proposals::new(config.queue),
+            confirmer: Confirmer::start(raft.clone()),
+            history: opened.history.clone(),
+            metrics,
+            election_max_ms: config.timing.election_max_ms,
+            raft,
+            leading,
+            storage_full: Arc::new(AtomicBool::new(false)),
+            fatal,
+            opened: parking_lot::Mutex::new(Some(opened)),
+            ready: parking_lot::Mutex::new(None),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    fn start_tasks(&self, config: &NodeConfig, leading: watch::Sender<Option<CommittedLeader>>) {
+        let inner = &self.inner;
+        let leadership = Leadership {
+            raft: inner.raft.clone(),
+            hub: inner.hub.clone(),
+            shared: inner.shared.clone(),
+            confirmer: inner.confirmer.clone(),
+            metrics: inner.metrics.clone(),
+            leading,
+        };
+        let batcher = Batcher {
+            proposals: inner.proposals.clone(),
+            hub: inner.hub.clone(),
+            raft: inner.raft.clone(),
+            metrics: inner.metrics.clone(),
+            leading: inner.leading.clone(),
+        };
+        runtime::spawn(leadership.run());
+        runtime::spawn(batcher.run());
+        if let Some((log, machine)) = self.stores() {
+            runtime::spawn(self.keeper(config, log, machine).run());
+        }
+    }
+
+    fn stores(&self) -> Option<(LogStore, StateMachine)> {
+        let opened = self.inner.opened.lock();
+        opened.as_ref().map(|opened| (opened.log.clone(), opened.machine.clone()))
+    }
+
+    fn keeper(&self, config: &NodeConfig, log: LogStore, machine: StateMachine) -> Keeper {
+        let inner = &self.inner;
+        Keeper {
+            hub: inner.hub.clone(),
+            proposals: inner.proposals.clone(),
+            confirmer: inner.confirmer.clone(),
+            shared: inner.shared.clone(),
+            metrics: inner.metrics.clone(),
+            raft: inner.raft.clone(),
+            log,
+            machine,
+            history: inner.history.clone(),
+            dir: config.dir.clone(),
+            reserve_bytes: config.reserve_bytes,
+            snapshot_log_bytes: config.snapshot_log_bytes,
+            storage_full: inner.storage_full.clone(),
+        }
+    }
+
+    async fn found_or_recover(&self, config: &NodeConfig) -> Result<(), StartError> {
+        let initialized = self.inner.raft.is_initialized().await;
+        match initialized.map_err(|cause| StartError::Raft(cause.to_string()))? {
+            true => self.recover().await,
+            false => self.found(config).await,
+        }
+    }
+
+    /// Applies what was committed before the node stopped. Nothing is served before that.
+    async fn recover(&self) -> Result<(), StartError> {
+        let raft = &self.inner.raft;
+        if raft.voter_ids().eq([self.inner.id]) {
+            // Nobody else could be leading: there is no reason to wait for an election time-out.
+            raft.trigger().elect(false).await.map_err(|cause| StartError::Raft(cause.to_string()))?;
+        }
+        let recovered = raft.wait_for_recovery(Some(RECOVER_WITHIN)).await;
+        recovered.map(drop).map_err(|cause| StartError::Recovery { cause: cause.to_string() })
+    }
+
+    /// Founds a cluster of one, with the limits of this node's settings.
+    async fn found(&self, config: &NodeConfig) -> Result<(), StartError> {
+        let raft = &self.inner.raft;
+        let member = Member { http: config.http.clone(), peer: String::new() };
+        raft.initialize(BTreeMap::from([(config.id, member)]))
+            .await
+            .map_err(|cause| StartError::Raft(cause.to_string()))?;
+        let (reply, answer) = oneshot::channel();
+        let command = Command::SetLimits(Box::new(config.limits.clone()));
+        self.led_by_itself().await;
+        let proposal = Proposal::new(command, ReplyTo::Once(reply), None);
+        let pushed = self.inner.proposals.push(Class::End, proposal).is_ok();
+        match answer.await {
+            Ok(Answer::Outcome { .. }) if pushed => Ok(()),
+            _ => Err(StartError::Raft("the first entry was not committed".to_owned())),
+        }
+    }
+
+    async fn led_by_itself(&self) {
+        let mut leading = self.inner.leading.clone();
+        // An error means that the node is stopping; the caller finds that out by itself.
+        let _ = leading.wait_for(Option::is_some).await;
+    }
+
+    /// Which node this is.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    /// The node that leads, as far as this one knows.
+    #[must_use]
+    pub fn leader(&self) -> Option<u64> {
+        self.inner.leading.borrow().map(|_| self.inner.id)
+    }
+
+    /// The log is applied, and somebody leads or did so a moment ago.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        if self.inner.hub.is_shutting_down() {
+            return false;
+        }
+        let mut ready = self.inner.ready.lock();
+        if self.leader().is_some() {
+            *ready = Some(runtime::now());
+            return true;
+        }
+        ready.is_some_and(|last| last.elapsed() < READY_WITHOUT_LEADER)
+    }
+
+    /// The limits in force.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits::clone(self.inner.shared.table.read().limits())
+    }
+
+    /// 128 random bits for a new lease.
+    #[must_use]
+    pub fn new_lease_id(&self) -> LeaseId {
+        LeaseId(runtime::random())
+    }
+
+    /// For display only.
+    #[must_use]
+    pub fn wall_clock_ms(&self) -> u64 {
+        runtime::wall_clock_ms()
+    }
+
+    /// Returns when the storage has failed for good, with what happened. The process must end:
+    /// nothing that was not durable was acknowledged, and nothing may be from here on.
+    pub async fn storage_failed(&self) -> StorageFault {
+        let mut fatal = self.inner.fatal.subscribe();
+        loop {
+            if let Some(fault) = self.inner.fatal.get() {
+                return fault;
+            }
+            if fatal.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Answers everybody who waits, so that they come back to another node or later. New
+    /// requests are refused from here on.
+    pub fn refuse(&self) {
+        self.inner.hub.shut_down();
+    }
+
+    /// Stops Raft and closes the files.
+    pub async fn shutdown(&self) {
+        self.refuse();
+        if let Err(error) = self.inner.raft.shutdown().await {
+            tracing::warn!(%error, "raft did not stop in order");
+        }
+        for proposal in self.inner.proposals.drain() {
+            proposal.reply.fail(Failure::ShuttingDown);
+        }
+        let opened = self.inner.opened.lock().take();
+        if let Some(opened) = opened {
+            let closed = runtime::blocking(move || opened.close()).await;
+            if let Some(Err(error)) = closed {
+                tracing::warn!(%error, "files were not closed in order");
+            }
+        }
+    }
+
+    /// Whether a request may be taken at all.
+    pub(crate) fn check_open(&self) -> Result<(), Failure> {
+        if self.inner.hub.is_shutting_down() {
+            return Err(Failure::ShuttingDown);
+        }
+        if self.inner.leading.borrow().is_none() {
+            return Err(Failure::NoLeader);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_storage(&self) -> Result<(), Failure> {
+        if self.inner.storage_full.load(Ordering::Acquire) {
+            self.inner.metrics.refusals.with_label_values(&["storage"]).inc();
+            return Err(Failure::StorageFull);
+        }
+        Ok(())
+    }
+
+    /// Puts a command into the log and waits for its outcome.
+    pub(crate) async fn ask(&self, class: Class, command: Command, deadline: Option<Instant>) -> Result<Told, Failure> {
+        let (reply, answer) = oneshot::channel();
+        self.push(class, Proposal::new(command, ReplyTo::Once(reply), deadline))?;
+        self.told(answer, deadline).await
+    }
+
+    pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), Failure> {
+        self.inner.proposals.push(class, proposal).map_err(|_| {
+            self.inner.metrics.refusals.with_label_values(&["proposals"]).inc();
+            Failure::Overloaded
+        })
+    }
+
+    pub(crate) async fn told(
+        &self,
+        answer: oneshot::Receiver<Answer>,
+        deadline: Option<Instant>,
+    ) -> Result<Told, Failure> {
+        let give_up_at = deadline.unwrap_or_else(|| runtime::now() + ANSWER_WITHIN);
+        match runtime::timeout_at(give_up_at, answer).await {
+            Some(Ok(Answer::Outcome { outcome, handed, revision })) => Ok(Told { outcome, handed, revision }),
+            Some(Ok(Answer::Failed(failure))) => Err(failure),
+            Some(Ok(Answer::Granted(_))) => Err(Failure::Internal("a grant answered another question".to_owned())),
+            Some(Err(_)) | None => Err(Failure::OutcomeUnknown { request_id: None }),
+        }
+    }
+}
+
+/// The outcome of a command.
+pub(crate) struct Told {
+    pub(crate) outcome: Outcome,
+    pub(crate) handed: Instant,
+    pub(crate) revision: u64,
+}

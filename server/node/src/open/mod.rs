@@ -1,0 +1,208 @@
+//! Opening the data directory of a node.
+//!
+//! ```text
+//! lock          held by the process that uses the directory
+//! format        the version of the layout, as text
+//! log.redb      Raft log and vote
+//! state.redb    snapshots of the lock table
+//! history.redb  grants that ended
+//! ```
+//!
+//! A directory that this binary cannot use is refused before anything in it changes: each file is
+//! first opened through an overlay that keeps all writes in memory, its repair after a crash
+//! included, and checked from end to end. Only then is it opened in earnest.
+
+mod directory;
+mod overlay;
+mod probe;
+
+#[cfg(test)]
+pub(crate) mod disk;
+#[cfg(test)]
+pub(crate) mod support;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use directory::DirHold;
+
+use crate::codec::SlotHead;
+use crate::fatal::{Fatal, StorageFault};
+use crate::history::{self, History, HistorySetup};
+use crate::log::{self, LogObserver, LogSetup, LogStore};
+use crate::state::slots::{self, SlotStore};
+use crate::state::{self, Position, Shared, Sink, StateMachine};
+use leasehold_core::{Limits, LockTable};
+use redb::Database;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a node opens its storage with.
+pub(crate) struct Setup {
+    pub(crate) dir: PathBuf,
+    /// The limits of a table that starts empty. Later ones are part of the table.
+    pub(crate) seed: Limits,
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) observer: Arc<dyn LogObserver>,
+    pub(crate) fatal: Fatal,
+    pub(crate) sizes: Sizes,
+}
+
+/// How much memory storage uses, and how lazily history is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Bytes that redb caches of the log.
+    pub(crate) log_cache_bytes: usize,
+    /// Bytes that redb caches of snapshots: they are read once and in order.
+    pub(crate) state_cache_bytes: usize,
+    /// Bytes that redb caches of the history: enough for its indexes, or batches read pages back.
+    pub(crate) history_cache_bytes: usize,
+    /// Bytes of durable log entries kept decoded for readers.
+    pub(crate) tail_bytes: usize,
+    /// Ended grants in memory at which applying waits for the history file.
+    pub(crate) pending_max: usize,
+    /// Ended grants at which a batch of history is written at once.
+    pub(crate) history_batch: usize,
+    /// The longest time for which an ended grant is in memory alone.
+    pub(crate) history_settle: Duration,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            log_cache_bytes: 64 << 20,
+            state_cache_bytes: 16 << 20,
+            history_cache_bytes: 128 << 20,
+            tail_bytes: 32 << 20,
+            pending_max: 131_072,
+            history_batch: 32_768,
+            history_settle: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The storage of a node, ready for Raft.
+#[derive(Clone)]
+pub(crate) struct Opened {
+    pub(crate) log: LogStore,
+    pub(crate) machine: StateMachine,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) history: History,
+    /// Kept until everything above is gone.
+    pub(crate) hold: Arc<DirHold>,
+}
+
+impl Opened {
+    /// Writes what waits. After Raft has stopped. Blocks.
+    pub(crate) fn close(&self) -> Result<(), StorageFault> {
+        let log = self.log.close();
+        self.history.close().and(log)
+    }
+}
+
+/// Why the data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{}: {doing}", path.display())]
+    Io {
+        path: PathBuf,
+        doing: &'static str,
+        #[source]
+        cause: io::Error,
+    },
+    #[error("{}: another process uses this data directory", path.display())]
+    InUse { path: PathBuf },
+    #[error(
+        "{}: the data directory has format {found}; this binary reads format {reads}. \
+         Nothing was changed",
+        path.display()
+    )]
+    Format { path: PathBuf, found: String, reads: u32 },
+    #[error("{}: there are data files and no format file beside them. Nothing was changed", path.display())]
+    NoFormat { path: PathBuf },
+    #[error("{}: the file is missing, and others of this node are there. Nothing was changed", path.display())]
+    Missing { path: PathBuf },
+    #[error("{}: the file cannot be used: {what}. Nothing was changed", path.display())]
+    Refused {
+        path: PathBuf,
+        what: String,
+        #[source]
+        cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    #[error(transparent)]
+    Start(#[from] StorageFault),
+}
+
+/// Opens, or makes, the storage of a node. Blocks.
+pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
+    let hold = Arc::new(directory::take(&setup.dir)?);
+    let path = |file| setup.dir.join(file);
+    directory::ensure_files(
+        &setup.dir,
+        &[(state::FILE, slots::create), (history::FILE, history::tables::create)],
+        (log::FILE, log::tables::create),
+    )?;
+    // All are looked at before any is opened in earnest, since that may repair it.
+    let found = probe::probe(&path(log::FILE), |db| log::tables::load(db))?;
+    let loaded = probe::probe(&path(state::FILE), |db| slots::load(db))?;
+    probe::probe(&path(history::FILE), |db| history::tables::check(db))?;
+
+    let sizes = &setup.sizes;
+    let history = history_store(&setup, open_file(&path(history::FILE), sizes.history_cache_bytes)?)?;
+    let log_setup = LogSetup {
+        observer: Arc::clone(&setup.observer),
+        fatal: setup.fatal.clone(),
+        tail_bytes: sizes.tail_bytes,
+    };
+    let log = LogStore::start(open_file(&path(log::FILE), sizes.log_cache_bytes)?, found, log_setup)
+        .map_err(|cause| io_error(&path(log::FILE), "could not start its writer", cause))?;
+    let slots = open_file(&path(state::FILE), sizes.state_cache_bytes)?;
+    let (shared, slots) = state_store(&setup, slots, loaded);
+    let machine = StateMachine::new(
+        Arc::clone(&shared),
+        slots,
+        history.clone(),
+        Arc::clone(&setup.sink),
+        setup.fatal.clone(),
+    );
+    Ok(Opened { log, machine, shared, history, hold })
+}
+
+fn history_store(setup: &Setup, db: Database) -> Result<History, StorageFault> {
+    let sizes = &setup.sizes;
+    History::start(
+        db,
+        HistorySetup {
+            fatal: setup.fatal.clone(),
+            pending_max: sizes.pending_max,
+            batch: sizes.history_batch,
+            settle: sizes.history_settle,
+            keep: setup.seed.history_max,
+        },
+    )
+}
+
+fn state_store(
+    setup: &Setup,
+    db: Database,
+    loaded: Option<(SlotHead, LockTable)>,
+) -> (Arc<Shared>, Arc<SlotStore>) {
+    let (head, table) = loaded.unzip();
+    let position = head.as_ref().map_or_else(Position::default, |head: &SlotHead| Position {
+        last: head.meta.last_log_id,
+        membership: head.meta.last_membership.clone(),
+    });
+    let table = table.unwrap_or_else(|| LockTable::new(setup.seed.clone()));
+    let slots = SlotStore::new(db, head, setup.fatal.clone());
+    (Arc::new(Shared::new(table, position)), Arc::new(slots))
+}
+
+fn open_file(path: &Path, cache_bytes: usize) -> Result<Database, OpenError> {
+    let opened = Database::builder().set_cache_size(cache_bytes).open(path);
+    opened.map_err(|cause| probe::refused(path, "redb cannot open it", cause))
+}
+
+fn io_error(path: &Path, doing: &'static str, cause: io::Error) -> OpenError {
+    OpenError::Io { path: path.to_owned(), doing, cause }
+}

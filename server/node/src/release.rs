@@ -1,0 +1,85 @@
+//! Giving a lock back, and what is said of one that is gone already.
+
+use crate::answer::{Call, Failure, Gone, Released};
+use crate::node::{Node, Told};
+use crate::propose::Class;
+use leasehold_core::command::{EndedHow, GrantRef};
+use leasehold_core::outcome::{Blockers, GrantRecord, Outcome, Refusal};
+use leasehold_core::{Command, Owner, RequestId};
+use std::sync::Arc;
+
+impl Node {
+    /// Gives a lock back. Twice is fine: the second answer says so.
+    ///
+    /// # Errors
+    /// [`Failure::Gone`] when it ended another way or was never the caller's.
+    pub async fn release(&self, call: Call, asked: GrantRef) -> Result<Released, Failure> {
+        self.check_open()?;
+        let told = self.ask(Class::End, Command::Release(asked.clone()), call.deadline).await?;
+        self.released(&asked, told).await
+    }
+
+    pub(crate) async fn released(&self, asked: &GrantRef, told: Told) -> Result<Released, Failure> {
+        match told.outcome {
+            Outcome::Released => Ok(Released::Now),
+            Outcome::Refused(Refusal::NotLive) => match self.gone(asked).await? {
+                Failure::Gone(Gone::Known(record)) if record.how == EndedHow::Released => Ok(Released::Before),
+                failure => Err(failure),
+            },
+            Outcome::Refused(refusal) => Err(self.explain(refusal)),
+            other => Err(Failure::Internal(format!("no answer to a release: {other:?}"))),
+        }
+    }
+
+    /// What is known of a grant that is not live. The caller has seen a state that is newer than
+    /// the question.
+    pub(crate) async fn gone(&self, asked: &GrantRef) -> Result<Failure, Failure> {
+        let record = self.record(asked).await?;
+        Ok(match record {
+            Some(record) if record.grant.resource == asked.resource && asked.caller.is(&record.grant.owner) => {
+                Failure::Gone(Gone::Known(record))
+            }
+            Some(_) => self.never(asked),
+            None => self.forgotten_or_never(asked).await?,
+        })
+    }
+
+    async fn record(&self, asked: &GrantRef) -> Result<Option<Arc<GrantRecord>>, Failure> {
+        let (history, token) = (self.inner.history.clone(), asked.token);
+        let read = crate::runtime::blocking(move || history.by_token(token)).await;
+        match read {
+            Some(Ok(record)) => Ok(record),
+            Some(Err(fault)) => Err(Failure::Internal(fault.to_string())),
+            None => Err(Failure::ShuttingDown),
+        }
+    }
+
+    async fn forgotten_or_never(&self, asked: &GrantRef) -> Result<Failure, Failure> {
+        let history = self.inner.history.clone();
+        let oldest = crate::runtime::blocking(move || history.oldest_token()).await;
+        let issued = asked.token <= self.inner.shared.table.read().last_token();
+        let kept = match oldest {
+            Some(Ok(oldest)) => oldest.is_none_or(|oldest| asked.token >= oldest),
+            Some(Err(fault)) => return Err(Failure::Internal(fault.to_string())),
+            None => return Err(Failure::ShuttingDown),
+        };
+        Ok(if issued && !kept { Failure::Gone(Gone::Forgotten) } else { self.never(asked) })
+    }
+
+    fn never(&self, asked: &GrantRef) -> Failure {
+        let table = self.inner.shared.table.read();
+        let grants: Vec<_> = table.holders(&asked.resource).take(Blockers::SHOWN).cloned().collect();
+        drop(table);
+        Failure::Gone(Gone::Never { holders: grants.iter().map(|grant| self.holder(grant)).collect() })
+    }
+
+    /// Takes a waiting request out of its line; false if it did not wait.
+    ///
+    /// # Errors
+    /// Only if the log did not take it.
+    pub async fn cancel_wait(&self, call: Call, owner: Owner, request_id: RequestId) -> Result<bool, Failure> {
+        self.check_open()?;
+        let told = self.ask(Class::End, Command::CancelWait { owner, request_id }, call.deadline).await?;
+        Ok(matches!(told.outcome, Outcome::Done { .. }))
+    }
+}

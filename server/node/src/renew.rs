@@ -1,0 +1,150 @@
+//! Heartbeats: one confirmation by a quorum, no disk.
+
+use crate::acquire::validity;
+use crate::answer::{Call, Failure, Renewed};
+use crate::hub::CannotRenew;
+use crate::node::Node;
+use crate::propose::Class;
+use leasehold_core::command::{Caller, GrantRef};
+use leasehold_core::outcome::{Grant, Outcome, Refusal};
+use leasehold_core::row::LostGrant;
+use leasehold_core::{Command, LeaseId};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Node {
+    /// Renews the lease that a grant stands on; with `ttl_ms` it also changes its TTL.
+    ///
+    /// # Errors
+    /// [`Failure::Gone`] when the grant has ended, which is only said from applied state.
+    pub async fn renew(&self, call: Call, asked: GrantRef, ttl_ms: Option<u64>) -> Result<Renewed, Failure> {
+        self.check_open()?;
+        match ttl_ms {
+            Some(ttl_ms) => self.change_ttl(call, asked, ttl_ms).await,
+            None => self.renew_grant(call, asked).await,
+        }
+    }
+
+    async fn change_ttl(&self, call: Call, asked: GrantRef, ttl_ms: u64) -> Result<Renewed, Failure> {
+        let command = Command::Renew { grant: asked.clone(), ttl_ms };
+        let told = self.ask(Class::End, command, call.deadline).await?;
+        match told.outcome {
+            Outcome::Renewed { lease, ttl_ms } => {
+                let full = told.handed + std::time::Duration::from_millis(ttl_ms);
+                let deadline = self.inner.hub.deadline(lease).unwrap_or(full);
+                Ok(Renewed { validity: validity(call, full, deadline), lost: Vec::new() })
+            }
+            Outcome::Refused(Refusal::NotLive) => Err(self.gone(&asked).await?),
+            Outcome::Refused(refusal) => Err(self.explain(refusal)),
+            other => Err(Failure::Internal(format!("no answer to a renewal: {other:?}"))),
+        }
+    }
+
+    async fn renew_grant(&self, call: Call, asked: GrantRef) -> Result<Renewed, Failure> {
+        let Some(grant) = self.live(&asked) else {
+            // Perhaps it is only not applied here yet: look again at confirmed state.
+            self.inner.confirmer.confirm().await?;
+            return match self.live(&asked) {
+                Some(grant) => self.renew_live(call, &grant, &asked.caller).await,
+                None => Err(self.gone(&asked).await?),
+            };
+        };
+        self.renew_live(call, &grant, &asked.caller).await
+    }
+
+    async fn renew_live(&self, call: Call, grant: &Arc<Grant>, caller: &Caller) -> Result<Renewed, Failure> {
+        if !caller.is(&grant.owner) {
+            return Err(Failure::Refused(Refusal::NotHolder));
+        }
+        if grant.draining {
+            return Err(Failure::Refused(Refusal::Draining));
+        }
+        let asked = GrantRef { resource: grant.resource.clone(), token: grant.token, caller: caller.clone() };
+        match self.renew_lease(call, grant.lease).await {
+            Err(Failure::Refused(Refusal::LeaseUnknown | Refusal::LeaseEnded { .. })) => {
+                Err(self.gone(&asked).await?)
+            }
+            Ok(_) if self.live(&asked).is_none() => Err(self.gone(&asked).await?),
+            renewed => renewed,
+        }
+    }
+
+    fn live(&self, asked: &GrantRef) -> Option<Arc<Grant>> {
+        let table = self.inner.shared.table.read();
+        table.grant(asked.token).filter(|grant| grant.resource == asked.resource).cloned()
+    }
+
+    /// Renews leases; one round serves them all.
+    ///
+    /// # Errors
+    /// The outer one if nothing can be said of any of them; the inner ones say why one lease was
+    /// not renewed.
+    pub async fn keep_alive(
+        &self,
+        call: Call,
+        caller: Caller,
+        leases: Vec<LeaseId>,
+    ) -> Result<Vec<Result<Renewed, Failure>>, Failure> {
+        self.check_open()?;
+        let renewals = leases.into_iter().map(|lease| self.keep_one_alive(call, &caller, lease));
+        Ok(futures_util::future::join_all(renewals).await)
+    }
+
+    async fn keep_one_alive(&self, call: Call, caller: &Caller, lease: LeaseId) -> Result<Renewed, Failure> {
+        let owned = match self.inner.shared.table.read().lease(lease) {
+            Ok((owner, _)) => Some(caller.is(owner)),
+            Err(_) => None,
+        };
+        match owned {
+            Some(true) => self.renew_lease(call, lease).await,
+            Some(false) => Err(Failure::Refused(Refusal::NotOwner)),
+            None => self.confirmed_end(lease).await,
+        }
+    }
+
+    /// Renews a lease from leader memory.
+    ///
+    /// The order is what makes it safe: receipt, then the round, then a second look at the lease.
+    /// A renewal received before the deadline holds the expiry back until the round has ended;
+    /// one that finds the expiry on its way waits for what comes of it.
+    pub(crate) async fn renew_lease(&self, call: Call, lease: LeaseId) -> Result<Renewed, Failure> {
+        let renewing = match self.inner.hub.start_renewal(lease, call.received) {
+            Ok(renewing) => renewing,
+            Err(CannotRenew::NotLeading) => return Err(Failure::NoLeader),
+            Err(CannotRenew::Draining) => return Err(Failure::Refused(Refusal::Draining)),
+            Err(CannotRenew::NotTimed) => return self.confirmed_end(lease).await,
+            Err(CannotRenew::Expiring) => return self.after_expiry(call, lease).await,
+        };
+        self.inner.confirmer.confirm().await?;
+        match renewing.confirmed() {
+            Some((promised, deadline)) => Ok(self.renewed(call, lease, promised, deadline)),
+            None => self.confirmed_end(lease).await,
+        }
+    }
+
+    fn renewed(&self, call: Call, lease: LeaseId, promised: Instant, deadline: Instant) -> Renewed {
+        self.inner.metrics.renewals.inc();
+        let lost: Vec<LostGrant> = self.inner.shared.table.read().lost_on(lease).to_vec();
+        Renewed { validity: validity(call, promised, deadline), lost }
+    }
+
+    /// What confirmed state says of a lease that cannot be renewed.
+    async fn confirmed_end(&self, lease: LeaseId) -> Result<Renewed, Failure> {
+        self.inner.confirmer.confirm().await?;
+        match self.inner.shared.table.read().lease(lease) {
+            Ok(_) => Err(Failure::NoLeader),
+            Err(refusal) => Err(Failure::Refused(refusal)),
+        }
+    }
+
+    /// The expiry was handed over: an entry after it knows what came of it.
+    async fn after_expiry(&self, call: Call, lease: LeaseId) -> Result<Renewed, Failure> {
+        let command = Command::ConfirmEnded { lease, tokens: Vec::new() };
+        self.ask(Class::Background, command, call.deadline).await?;
+        match self.inner.shared.table.read().lease(lease) {
+            // The expiry was void, so the lease is timed again.
+            Ok(_) => Box::pin(self.renew_lease(call, lease)).await,
+            Err(refusal) => Err(Failure::Refused(refusal)),
+        }
+    }
+}

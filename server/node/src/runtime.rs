@@ -1,0 +1,56 @@
+//! The one seam to clock, timers, tasks and randomness.
+//!
+//! Everything in this crate goes through here, so that a simulation can drive a node: tokio's
+//! paused clock already does, since each instant below is tokio's.
+
+use std::future::Future;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The monotonic clock. Never stepped; stands still while the machine is suspended, which only
+/// makes leases longer.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+pub(crate) async fn sleep_until(at: Instant) {
+    tokio::time::sleep_until(at.into()).await;
+}
+
+pub(crate) async fn timeout_at<F: Future>(at: Instant, future: F) -> Option<F::Output> {
+    tokio::time::timeout_at(at.into(), future).await.ok()
+}
+
+pub(crate) async fn sleep(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// Runs a task for itself; nobody waits for it.
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(task);
+}
+
+/// Runs work that blocks, away from the tasks that must not.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+/// For display and retention by age only: it may step.
+pub(crate) fn wall_clock_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// 128 bits from the operating system.
+///
+/// # Panics
+/// If the operating system has no randomness to give: nothing unguessable could be given out.
+pub(crate) fn random() -> u128 {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system gives randomness");
+    u128::from_le_bytes(bytes)
+}
+
+/// Whole milliseconds, rounded down.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

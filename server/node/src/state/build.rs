@@ -1,0 +1,71 @@
+//! Making a snapshot beside the writers: freeze the table, then encode and write the frozen copy
+//! on a thread that may block.
+
+use super::chunk::Cutter;
+use super::data::Totals;
+use super::slots::SlotStore;
+use super::{Position, SnapshotData};
+use crate::fatal::StorageFault;
+use crate::history::History;
+use crate::types::{Snapshot, SnapshotMeta, TypeConfig};
+use leasehold_core::Frozen;
+use openraft::storage::RaftSnapshotBuilder;
+use std::io;
+use std::sync::Arc;
+
+/// The state at one log entry, ready to be written.
+pub(crate) struct SnapshotBuilder {
+    frozen: Arc<Frozen>,
+    position: Position,
+    slots: Arc<SlotStore>,
+    history: History,
+}
+
+impl SnapshotBuilder {
+    pub(super) fn new(
+        frozen: Frozen,
+        position: Position,
+        slots: Arc<SlotStore>,
+        history: History,
+    ) -> Self {
+        Self { frozen: Arc::new(frozen), position, slots, history }
+    }
+}
+
+impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
+    type SnapshotData = SnapshotData;
+
+    async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
+        let frozen = Arc::clone(&self.frozen);
+        let (slots, history) = (Arc::clone(&self.slots), self.history.clone());
+        let meta = SnapshotMeta {
+            last_log_id: self.position.last,
+            last_membership: self.position.membership.clone(),
+        };
+        let building = tokio::task::spawn_blocking(move || {
+            write(&frozen, meta, &slots, &history)?;
+            slots.current()
+        });
+        let current = building.await.map_err(io::Error::other)?.map_err(|fault| fault.to_io())?;
+        let (meta, snapshot) =
+            current.ok_or_else(|| io::Error::other("a snapshot was written and is not there"))?;
+        Ok(Snapshot { meta, snapshot })
+    }
+}
+
+fn write(
+    frozen: &Frozen,
+    meta: SnapshotMeta,
+    slots: &SlotStore,
+    history: &History,
+) -> Result<(), StorageFault> {
+    let upto = meta.last_log_id.map_or(0, |id| id.index);
+    let cutter = std::cell::RefCell::new(Cutter::new(frozen.rows()));
+    let totals = || {
+        let cutter = cutter.borrow();
+        Totals { chunks: 0, rows: cutter.count, bytes: cutter.bytes, digest: frozen.digest() }
+    };
+    // The log is purged up to a snapshot, and the history is rebuilt from the log alone.
+    let settle = || history.flush(upto);
+    slots.write(meta, || Ok(cutter.borrow_mut().next()), totals, settle)
+}

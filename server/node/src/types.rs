@@ -1,0 +1,63 @@
+//! What the replicated log carries, as openraft's generics want to know it.
+
+use leasehold_core::Command;
+use std::fmt;
+use std::sync::Arc;
+
+openraft::declare_raft_types!(
+    /// Standard Raft: a term has one leader, so a term identifies the leader of a decision.
+    pub(crate) TypeConfig:
+        D = Arc<Batch>,
+        R = Reply,
+        NodeId = u64,
+        Node = Member,
+        LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
+);
+
+pub(crate) type Entry = openraft::alias::EntryOf<TypeConfig>;
+pub(crate) type Payload = openraft::alias::EntryPayloadOf<TypeConfig>;
+pub(crate) type LogId = openraft::alias::LogIdOf<TypeConfig>;
+pub(crate) type Vote = openraft::alias::VoteOf<TypeConfig>;
+pub(crate) type CommittedLeader = openraft::alias::CommittedLeaderIdOf<TypeConfig>;
+pub(crate) type LeaderId = openraft::alias::LeaderIdOf<TypeConfig>;
+pub(crate) type Membership = openraft::Membership<u64, Member>;
+pub(crate) type StoredMembership = openraft::alias::StoredMembershipOf<TypeConfig>;
+pub(crate) type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
+pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, crate::state::SnapshotData>;
+pub(crate) type IoFlushed = openraft::storage::IOFlushed<TypeConfig>;
+pub(crate) type LogState = openraft::LogState<TypeConfig>;
+
+/// One log entry: commands that were proposed together.
+///
+/// Behind an `Arc`, because openraft copies every entry for each follower and for applying.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// Which run of which node proposed it: random, new at every start.
+    pub proposer: u64,
+    /// Its number among the batches of that proposer.
+    pub seq: u64,
+    /// The wall clock of the proposer, in milliseconds.
+    pub at_ms: u64,
+    /// What is asked, in order.
+    pub commands: Vec<Command>,
+}
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "batch {:x}/{} of {}", self.proposer, self.seq, self.commands.len())
+    }
+}
+
+/// What Raft hands back for an applied entry. The outcomes themselves go through
+/// [`Sink`](crate::state::Sink), to whoever waits for each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Reply;
+
+/// Where a member of the cluster is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Member {
+    /// The base address that clients use.
+    pub http: String,
+    /// The address that other members use.
+    pub peer: String,
+}

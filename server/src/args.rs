@@ -1,0 +1,56 @@
+//! The command line.
+
+use crate::settings;
+use clap::{Arg, ArgAction, Command, value_parser};
+use std::path::PathBuf;
+
+/// Exit codes, after `sysexits.h` where it has one.
+pub mod exit {
+    /// Wrong use of the command line or wrong settings.
+    pub const USAGE: u8 = 64;
+    /// The service could not start, or stopped by itself.
+    pub const FAILED: u8 = 70;
+    /// The disk failed a sync; nothing after it was acknowledged.
+    pub const DISK: u8 = 74;
+}
+
+const AFTER_SERVE: &str = "\
+Settings are taken from defaults, then --config FILE (TOML, one `key = value` a line), then the
+environment (LEASEHOLD_ and the key in upper case), then flags. --print-config shows each value
+and where it came from.
+
+Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed.";
+
+/// The whole command line.
+#[must_use]
+pub fn command() -> Command {
+    Command::new("leasehold")
+        .about("A distributed lock service with fencing tokens")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(serve())
+}
+
+fn serve() -> Command {
+    let fixed = [
+        Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Read settings from this TOML file"),
+        Arg::new("check-config")
+            .long("check-config")
+            .action(ArgAction::SetTrue)
+            .help("Check the settings and exit"),
+        Arg::new("print-config")
+            .long("print-config")
+            .action(ArgAction::SetTrue)
+            .help("Print every setting with its value and source, and exit"),
+    ];
+    let keys = settings::KEYS.iter().map(|key| {
+        let help = if key.default.is_empty() { key.help.to_owned() } else { format!("{} [default: {}]", key.help, key.default) };
+        Arg::new(key.name).long(key.flag()).value_name(key.value).help(help).allow_hyphen_values(true)
+    });
+    Command::new("serve").about("Run a node").after_help(AFTER_SERVE).args(fixed).args(keys)
+}

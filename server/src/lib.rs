@@ -1,0 +1,13 @@
+//! The `leasehold` binary: the only place that knows every part.
+//!
+//! | file | does |
+//! | --- | --- |
+//! | [`args`] | the command line |
+//! | [`settings`] | every setting: its key, default and meaning; raw to resolved |
+//! | [`serve`] | wiring: starts the parts in order, stops them in the other |
+//! | [`telemetry`] | log lines and the registry of metrics |
+
+pub mod args;
+pub mod serve;
+pub mod settings;
+pub mod telemetry;

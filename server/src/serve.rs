@@ -1,0 +1,132 @@
+//! `leasehold serve`: starts the parts in order, waits, and stops them in the other order.
+
+use crate::args::exit;
+use crate::settings::{Raw, Settings};
+use crate::telemetry;
+use clap::ArgMatches;
+use leasehold_node::{Metrics, Node};
+use prometheus::Registry;
+use std::error::Error;
+use std::io::Write as _;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Runs a node until a signal or a fault ends it.
+#[must_use]
+pub fn main(given: &ArgMatches) -> ExitCode {
+    let raw = match Raw::gather(given, std::env::vars()) {
+        Ok(raw) => raw,
+        Err(mistakes) => return wrong_settings(&mistakes),
+    };
+    if given.get_flag("print-config") {
+        say(raw.print().trim_end());
+    }
+    let settings = match raw.resolve() {
+        Ok(settings) => settings,
+        Err(mistakes) => return wrong_settings(&mistakes),
+    };
+    if given.get_flag("print-config") {
+        return ExitCode::SUCCESS;
+    }
+    if given.get_flag("check-config") {
+        say("the settings are right");
+        return ExitCode::SUCCESS;
+    }
+    telemetry::start(settings.json_log);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("node").build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error),
+    };
+    runtime.block_on(serve(settings))
+}
+
+async fn serve(settings: Settings) -> ExitCode {
+    let registry = Registry::new();
+    let metrics = match Metrics::new(&registry) {
+        Ok(metrics) => metrics,
+        Err(error) => return failed(&error),
+    };
+    let data_dir = settings.node.dir.clone();
+    let node = match Node::start(settings.node, metrics).await {
+        Ok(node) => node,
+        Err(error) => return failed(&error),
+    };
+    let server = match leasehold_http::start(settings.http, node.clone(), registry) {
+        Ok(server) => server,
+        Err(error) => {
+            node.shutdown().await;
+            return failed(&error);
+        }
+    };
+    for address in server.addresses() {
+        say(&format!("leasehold {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
+    }
+    if let Some(address) = server.ops_address() {
+        say(&format!("health and metrics on http://{address}"));
+    }
+    say(&format!("data in {}", data_dir.display()));
+    let fault = tokio::select! {
+        () = stop_signal() => None,
+        fault = node.storage_failed() => Some(fault),
+    };
+    if let Some(fault) = fault {
+        // No drain: nothing in memory may be acknowledged any more, and the next start finds
+        // what is durable.
+        complain(&format!("stopping at once: {}", chain(&fault)));
+        return ExitCode::from(exit::DISK);
+    }
+    tracing::info!("stopping");
+    server.drain();
+    node.refuse();
+    server.stop(settings.drain).await;
+    node.shutdown().await;
+    ExitCode::SUCCESS
+}
+
+/// Returns at SIGTERM or SIGINT.
+async fn stop_signal() {
+    let (term, int) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let (Ok(mut term), Ok(mut int)) = (term, int) else {
+        // Without handlers the signals end the process by themselves.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+}
+
+fn wrong_settings(mistakes: &[crate::settings::Mistake]) -> ExitCode {
+    for mistake in mistakes {
+        complain(&mistake.to_string());
+    }
+    ExitCode::from(exit::USAGE)
+}
+
+fn failed(error: &dyn Error) -> ExitCode {
+    complain(&chain(error));
+    ExitCode::from(exit::FAILED)
+}
+
+/// An error with its causes, each said once.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        if !text.ends_with(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
+/// A closed standard output is no reason to stop serving.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "leasehold: {line}");
+}

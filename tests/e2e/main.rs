@@ -1,0 +1,31 @@
+//! The service as its clients see it: the real binary, real HTTP, one file per story.
+
+mod batch;
+mod bounds;
+mod browsers;
+mod deadlock;
+mod edges;
+mod freeze;
+mod health;
+mod idempotency;
+mod leases;
+mod line;
+mod paused;
+mod reads;
+mod release;
+mod renew;
+mod requests;
+mod shutdown;
+mod waiting;
+
+use leasehold_harness::{Builder, Server};
+
+/// A server with the settings that an operator gets without asking.
+fn server() -> Server {
+    configured().start()
+}
+
+/// A server that a test wants to configure first.
+fn configured() -> Builder {
+    Server::builder(env!("CARGO_BIN_EXE_leasehold"))
+}

@@ -1,0 +1,22 @@
+//! What every black-box test needs: the real binary in a process of its own, a client that speaks
+//! plain HTTP/1.1 to it, and a checker that judges a recorded history.
+//!
+//! Nothing here links the server. A test sees what an operator and a client see, so it keeps its
+//! meaning when the inside is rewritten.
+
+mod answer;
+mod client;
+mod history;
+mod random;
+mod server;
+mod verbs;
+mod wait;
+
+pub use answer::Answer;
+pub use client::{Client, encode};
+pub use history::{Breach, History};
+pub use random::Random;
+pub use serde_json::{Value, json};
+pub use server::{Builder, Refused, Server};
+pub use verbs::{ask, ask_on, with};
+pub use wait::{eventually, within};

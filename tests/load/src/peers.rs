@@ -1,0 +1,77 @@
+//! The processes beside which Leasehold is measured. Each dies with its handle.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use leasehold_harness::{Client, within};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running peer.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    child: Child,
+    pub(crate) addr: SocketAddr,
+    _data: Option<TempDir>,
+}
+
+impl Peer {
+    /// One etcd node with its data below `dir`, syncing as it does by default.
+    pub(crate) fn etcd(binary: &Path, dir: &Path) -> anyhow::Result<Self> {
+        let data = TempDir::with_prefix_in("etcd-", dir)?;
+        let (addr, peer) = (free_addr()?, free_addr()?);
+        let (client_url, peer_url) = (format!("http://{addr}"), format!("http://{peer}"));
+        let child = Command::new(binary)
+            .arg("--data-dir")
+            .arg(data.path().join("data"))
+            .args(["--name", "one", "--logger", "zap", "--log-level", "error"])
+            .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
+            .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
+            .args(["--initial-cluster", &format!("one={peer_url}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("start {}", binary.display()))?;
+        let peer = Self { child, addr, _data: Some(data) };
+        peer.ready("/health");
+        Ok(peer)
+    }
+
+    /// The constant server: this program again, in a process of its own like the others.
+    pub(crate) fn constant() -> anyhow::Result<Self> {
+        let addr = free_addr()?;
+        let child = Command::new(std::env::current_exe()?)
+            .args(["constant", "--listen", &addr.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let peer = Self { child, addr, _data: None };
+        peer.ready("/readyz");
+        Ok(peer)
+    }
+
+    fn ready(&self, path: &str) {
+        within(PATIENCE, "the peer is ready", || {
+            let answer = Client::try_new(self.addr).ok()?.try_call("GET", path, &[], b"").ok()?;
+            (answer.status == 200).then_some(())
+        });
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// etcd must be told its port. Nothing else on the machine takes one in the moment between.
+fn free_addr() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
