@@ -117,7 +117,8 @@ impl Step<'_> {
     fn free_for(&self, asked: &Acquire) -> bool {
         let Some(lock) = self.state.locks.get(&asked.resource) else { return true };
         let first = lock.line.as_ref().and_then(|line| line.attached.first_key_value());
-        let nobody_first = first.is_none_or(|((Reverse(priority), _), _)| *priority < asked.priority);
+        let nobody_first =
+            first.is_none_or(|((Reverse(priority), _), _)| *priority < asked.priority);
         nobody_first && lock.admits(asked.mode)
     }
 
@@ -203,11 +204,22 @@ impl Step<'_> {
     }
 
     /// Opens the lease if it is for this alone; answers its id, TTL and whether it is.
-    fn put_on_lease(&mut self, asked: &Acquire, owner: &Arc<Owner>, item: Item) -> (LeaseId, u64, bool) {
+    fn put_on_lease(
+        &mut self,
+        asked: &Acquire,
+        owner: &Arc<Owner>,
+        item: Item,
+    ) -> (LeaseId, u64, bool) {
         match asked.basis {
             Basis::Single { lease, ttl_ms } => {
                 let opened_at_ms = self.now_ms();
-                let new = Lease { owner: owner.clone(), ttl_ms, opened_at_ms, content: Content::Single(item), extra: None };
+                let new = Lease {
+                    owner: owner.clone(),
+                    ttl_ms,
+                    opened_at_ms,
+                    content: Content::Single(item),
+                    extra: None,
+                };
                 self.state.leases.insert(lease, new);
                 self.client(owner).leases += 1;
                 (lease, ttl_ms, true)
@@ -233,7 +245,8 @@ impl Step<'_> {
     /// Turns a ticket that has left its line into a grant.
     pub(crate) fn grant_ticket(&mut self, ticket: &Ticket) {
         let token = self.next_token();
-        let (ttl_ms, single) = self.swap_on_lease(ticket.lease, Item::Ticket(ticket.id), Item::Grant(token));
+        let (ttl_ms, single) =
+            self.swap_on_lease(ticket.lease, Item::Ticket(ticket.id), Item::Grant(token));
         let grant = Arc::new(Grant {
             token,
             resource: ticket.resource.clone(),

@@ -71,7 +71,8 @@ impl<K: Ord + Clone, V: Clone> CowMap<K, V> {
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        let (_, chunk) = self.chunks.range_mut((Bound::Unbounded, Bound::Included(key))).next_back()?;
+        let (_, chunk) =
+            self.chunks.range_mut((Bound::Unbounded, Bound::Included(key))).next_back()?;
         // Looked up before `make_mut`, so that a miss never clones a shared chunk.
         let at = find(chunk, key).ok()?;
         Some(&mut Arc::make_mut(chunk)[at].1)
@@ -107,7 +108,8 @@ impl<K: Ord + Clone, V: Clone> CowMap<K, V> {
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        let (bound, chunk) = self.chunks.range_mut((Bound::Unbounded, Bound::Included(key))).next_back()?;
+        let (bound, chunk) =
+            self.chunks.range_mut((Bound::Unbounded, Bound::Included(key))).next_back()?;
         let at = find(chunk, key).ok()?;
         let (_, value) = Arc::make_mut(chunk).remove(at);
         self.len -= 1;
@@ -151,7 +153,9 @@ impl<K: Ord + Clone, V: Clone> CowMap<K, V> {
             _ => &[],
         };
         let rest = match first_chunk {
-            Some((bound, _)) => self.chunks.range((Bound::Excluded(bound.borrow()), Bound::Unbounded)),
+            Some((bound, _)) => {
+                self.chunks.range((Bound::Excluded(bound.borrow()), Bound::Unbounded))
+            }
             None => self.chunks.range((Bound::<&Q>::Unbounded, Bound::Unbounded)),
         };
         head.iter().chain(rest.flat_map(|(_, chunk)| chunk.iter())).map(|(k, v)| (k, v))
@@ -164,7 +168,10 @@ impl<K: Ord + Clone, V: Clone> CowMap<K, V> {
     }
 
     fn bound_of(&self, key: &K) -> Option<K> {
-        self.chunks.range((Bound::Unbounded, Bound::Included(key))).next_back().map(|(bound, _)| bound.clone())
+        self.chunks
+            .range((Bound::Unbounded, Bound::Included(key)))
+            .next_back()
+            .map(|(bound, _)| bound.clone())
     }
 
     fn insert_before_all(&mut self, key: K, value: V) -> Option<V> {

@@ -22,19 +22,22 @@ use std::sync::Arc;
 impl Step<'_> {
     /// The cycle that this wait would close.
     pub(crate) fn cycle_of(&self, asked: &Acquire) -> Option<Vec<CycleStep>> {
-        let mut own: BTreeSet<LeaseId> = self.behalf_of(asked).iter().flat_map(|ids| ids.iter().copied()).collect();
+        let mut own: BTreeSet<LeaseId> =
+            self.behalf_of(asked).iter().flat_map(|ids| ids.iter().copied()).collect();
         if let Basis::Explicit { lease } = asked.basis {
             own.insert(lease);
         }
         let owner = self.interned(&asked.owner);
         let place = (Reverse(asked.priority), TicketId(u64::MAX));
-        let wait = Wait { owner: &owner, resource: &asked.resource, mode: asked.mode, place, from: None };
+        let wait =
+            Wait { owner: &owner, resource: &asked.resource, mode: asked.mode, place, from: None };
         self.state.find_cycle(&own, wait)
     }
 
     /// The same for a ticket that was detached, so that nothing counted its wait meanwhile.
     pub(crate) fn cycle_of_ticket(&self, ticket: &Ticket) -> Option<Vec<CycleStep>> {
-        let mut own: BTreeSet<LeaseId> = ticket.behalf.iter().flat_map(|ids| ids.iter().copied()).collect();
+        let mut own: BTreeSet<LeaseId> =
+            ticket.behalf.iter().flat_map(|ids| ids.iter().copied()).collect();
         own.insert(ticket.lease);
         self.state.find_cycle(&own, Wait::of(ticket, None))
     }
@@ -43,7 +46,8 @@ impl Step<'_> {
     pub(crate) fn behalf_of(&self, asked: &Acquire) -> Option<Arc<[LeaseId]>> {
         let held = asked.holding.iter().filter_map(|holding| {
             let grant = self.state.grants.get(&holding.token)?;
-            (grant.resource == holding.resource && *grant.owner == asked.owner).then_some(grant.lease)
+            (grant.resource == holding.resource && *grant.owner == asked.owner)
+                .then_some(grant.lease)
         });
         let leases: BTreeSet<LeaseId> = held.collect();
         (!leases.is_empty()).then(|| leases.into_iter().collect())
@@ -68,7 +72,13 @@ struct Reached<'a> {
 
 impl<'a> Wait<'a> {
     fn of(ticket: &'a Ticket, from: Option<usize>) -> Self {
-        Self { owner: &ticket.owner, resource: &ticket.resource, mode: ticket.mode, place: place_of(ticket), from }
+        Self {
+            owner: &ticket.owner,
+            resource: &ticket.resource,
+            mode: ticket.mode,
+            place: place_of(ticket),
+            from,
+        }
     }
 
     /// Whether this wait stands behind `other` in one line and must let it go first.
@@ -122,7 +132,9 @@ impl State {
     /// Only a priority lets a new wait stand before others, and make them wait for it.
     fn goes_before_others(&self, new: &Wait<'_>) -> bool {
         let line = self.locks.get(new.resource).and_then(|lock| lock.line.as_ref());
-        line.is_some_and(|line| line.attached.range((Bound::Excluded(new.place), Bound::Unbounded)).next().is_some())
+        line.is_some_and(|line| {
+            line.attached.range((Bound::Excluded(new.place), Bound::Unbounded)).next().is_some()
+        })
     }
 
     /// The leases that stand before a wait. Whoever is compatible is `None`: looking at it is

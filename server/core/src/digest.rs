@@ -30,7 +30,9 @@ impl Digest {
     /// Eight bytes at a time: a million rows are digested in well under a second.
     fn word(&mut self, word: u64) -> &mut Self {
         self.low = (self.low ^ word).wrapping_mul(PRIME).rotate_left(23);
-        self.high = (self.high ^ word.rotate_left(32)).wrapping_mul(PRIME ^ 0x9e37_79b9_7f4a_7c14).rotate_left(29);
+        self.high = (self.high ^ word.rotate_left(32))
+            .wrapping_mul(PRIME ^ 0x9e37_79b9_7f4a_7c14)
+            .rotate_left(29);
         self
     }
 
@@ -132,32 +134,48 @@ impl Digest {
 
     fn lease(&mut self, lease: &LeaseRow) {
         self.word(4).lease_id(lease.id).owner(&lease.owner).word(lease.ttl_ms);
-        self.word(u64::from(lease.single)).word(lease.opened_at_ms).metadata(lease.metadata.as_ref());
+        self.word(u64::from(lease.single))
+            .word(lease.opened_at_ms)
+            .metadata(lease.metadata.as_ref());
         self.maybe(lease.ending.map(how_number)).word(lease.lost.len() as u64);
         for lost in &lease.lost {
-            self.text(lost.resource.as_str()).word(lost.token.0).word(how_number(lost.how)).word(lost.ended_at_ms);
+            self.text(lost.resource.as_str())
+                .word(lost.token.0)
+                .word(how_number(lost.how))
+                .word(lost.ended_at_ms);
         }
     }
 
     fn grant(&mut self, grant: &Grant) {
         self.word(5).word(grant.token.0).text(grant.resource.as_str()).owner(&grant.owner);
         self.lease_id(grant.lease).word(u64::from(grant.single)).mode(grant.mode);
-        self.maybe(grant.ticket.map(|id| id.0)).word(u64::from(grant.attachment)).text(grant.request_id.as_ref().map_or("", |id| id.as_str()));
-        self.word(grant.asked_at_ms).word(grant.granted_at_ms).maybe(grant.claim_ms).maybe(grant.ttl_cap_ms);
-        self.policies(grant.policies.as_deref()).metadata(grant.metadata.as_ref()).word(u64::from(grant.draining));
+        self.maybe(grant.ticket.map(|id| id.0))
+            .word(u64::from(grant.attachment))
+            .text(grant.request_id.as_ref().map_or("", |id| id.as_str()));
+        self.word(grant.asked_at_ms)
+            .word(grant.granted_at_ms)
+            .maybe(grant.claim_ms)
+            .maybe(grant.ttl_cap_ms);
+        self.policies(grant.policies.as_deref())
+            .metadata(grant.metadata.as_ref())
+            .word(u64::from(grant.draining));
     }
 
     fn ticket(&mut self, ticket: &Ticket) {
         self.word(6).word(ticket.id.0).text(ticket.resource.as_str()).owner(&ticket.owner);
         self.lease_id(ticket.lease).mode(ticket.mode).word(u64::from(ticket.priority));
-        self.word(u64::from(ticket.overtaken)).word(u64::from(ticket.attached)).word(u64::from(ticket.attachment));
+        self.word(u64::from(ticket.overtaken))
+            .word(u64::from(ticket.attached))
+            .word(u64::from(ticket.attachment));
         self.text(ticket.request_id.as_ref().map_or("", |id| id.as_str())).word(ticket.asked_at_ms);
         self.maybe(ticket.claim_ms).word(u64::from(ticket.keep_place));
         self.word(ticket.behalf.as_ref().map_or(0, |leases| leases.len() as u64));
         for lease in ticket.behalf.iter().flat_map(|leases| leases.iter()) {
             self.lease_id(*lease);
         }
-        self.metadata(ticket.metadata.as_ref()).maybe(ticket.ttl_cap_ms).policies(ticket.policies.as_deref());
+        self.metadata(ticket.metadata.as_ref())
+            .maybe(ticket.ttl_cap_ms)
+            .policies(ticket.policies.as_deref());
     }
 
     fn live(&mut self, request: &LiveRequest) {
@@ -172,7 +190,11 @@ impl Digest {
         self.word(8).word(ended.seq).word(how_number(ended.how)).word(ended.ended_at_ms);
         match &ended.what {
             EndedWhat::Request { owner, id, fingerprint, token } => {
-                self.word(1).owner(owner).text(id.as_str()).word(*fingerprint).word(token_number(*token));
+                self.word(1)
+                    .owner(owner)
+                    .text(id.as_str())
+                    .word(*fingerprint)
+                    .word(token_number(*token));
             }
             EndedWhat::Lease { id } => {
                 self.word(2).lease_id(*id);

@@ -12,7 +12,8 @@ impl Step<'_> {
     /// All of them stop being renewable at once; what is left over is ended by `Continue`.
     pub(crate) fn expire(&mut self, leases: &[LeaseId]) -> Outcome {
         // What is ending already goes on ending as it began.
-        let living: Vec<LeaseId> = leases.iter().copied().filter(|id| self.living_lease(*id).is_ok()).collect();
+        let living: Vec<LeaseId> =
+            leases.iter().copied().filter(|id| self.living_lease(*id).is_ok()).collect();
         self.end_all(&living, EndedHow::Expired)
     }
 

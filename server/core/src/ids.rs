@@ -58,7 +58,8 @@ impl LeaseId {
     /// Reads the 32 hexadecimal digits that [`fmt::Display`] writes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let digits =
+            text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         digits.then(|| u128::from_str_radix(text, 16).ok().map(Self)).flatten()
     }
 }

@@ -47,8 +47,12 @@ impl fmt::Display for ImportError {
             Self::OutOfOrder => write!(f, "a row comes twice or too late"),
             Self::NoLease(id) => write!(f, "a row names {id:?}, which does not hold it"),
             Self::EmptyLease(id) => write!(f, "{id:?} was opened for one thing and has none"),
-            Self::TwoHolders(resource) => write!(f, "{resource:?} has holders that exclude each other"),
-            Self::DanglingRequest => write!(f, "a request and what it names do not name each other"),
+            Self::TwoHolders(resource) => {
+                write!(f, "{resource:?} has holders that exclude each other")
+            }
+            Self::DanglingRequest => {
+                write!(f, "a request and what it names do not name each other")
+            }
             Self::NotEnded => write!(f, "what is remembered as ended is alive or remembered twice"),
             Self::BeyondCounter => write!(f, "a number is above the counter that gives it out"),
         }
@@ -134,7 +138,11 @@ impl Import {
         }
         let plain = row.metadata.is_none() && row.ending.is_none() && row.lost.is_empty();
         let extra = LeaseExtra { metadata: row.metadata, ending: row.ending, lost: row.lost };
-        let content = if row.single { Content::Single(NOTHING_YET) } else { Content::Many { grants: 0, tickets: 0 } };
+        let content = if row.single {
+            Content::Single(NOTHING_YET)
+        } else {
+            Content::Many { grants: 0, tickets: 0 }
+        };
         let lease = Lease {
             owner,
             ttl_ms: row.ttl_ms,
@@ -149,7 +157,8 @@ impl Import {
         if grant.token.0 > self.state.head.last_token {
             return Err(ImportError::BeyondCounter);
         }
-        let owner = self.put_on(grant.lease, Some(grant.single), &grant.owner, Item::Grant(grant.token))?;
+        let owner =
+            self.put_on(grant.lease, Some(grant.single), &grant.owner, Item::Grant(grant.token))?;
         let grant = Arc::new(Grant { owner, ..(**grant).clone() });
         self.state.metadata_bytes += metadata_bytes(grant.metadata.as_ref());
         self.unclaimed += usize::from(grant.request_id.is_some());
@@ -209,10 +218,16 @@ impl Import {
 
     fn put_live(&mut self, request: LiveRequest) -> Result<(), ImportError> {
         let named_by = match request.got {
-            Got::Ticket(id) => self.state.tickets.get(&id).map(|ticket| (&ticket.owner, &ticket.request_id)),
-            Got::Grant(token) => self.state.grants.get(&token).map(|grant| (&grant.owner, &grant.request_id)),
+            Got::Ticket(id) => {
+                self.state.tickets.get(&id).map(|ticket| (&ticket.owner, &ticket.request_id))
+            }
+            Got::Grant(token) => {
+                self.state.grants.get(&token).map(|grant| (&grant.owner, &grant.request_id))
+            }
         };
-        if named_by.is_none_or(|(owner, id)| **owner != *request.owner || id.as_ref() != Some(&request.id)) {
+        if named_by
+            .is_none_or(|(owner, id)| **owner != *request.owner || id.as_ref() != Some(&request.id))
+        {
             return Err(ImportError::DanglingRequest);
         }
         // Rows are sorted by owner and id, so none is counted twice.
@@ -245,7 +260,11 @@ impl Import {
     }
 
     fn finish(self) -> Result<LockTable, ImportError> {
-        let empty = self.state.leases.iter().find(|(_, lease)| lease.content == Content::Single(NOTHING_YET));
+        let empty = self
+            .state
+            .leases
+            .iter()
+            .find(|(_, lease)| lease.content == Content::Single(NOTHING_YET));
         match empty {
             Some((id, _)) => Err(ImportError::EmptyLease(*id)),
             None if self.unclaimed > 0 => Err(ImportError::DanglingRequest),

@@ -101,7 +101,9 @@ impl Step<'_> {
         budget: &mut usize,
         touched: &mut Vec<ResourceName>,
     ) -> bool {
-        let Some(content) = self.state.leases.get(&id).map(|lease| lease.content) else { return true };
+        let Some(content) = self.state.leases.get(&id).map(|lease| lease.content) else {
+            return true;
+        };
         let items = match content {
             Content::Single(item) if *budget > 0 => vec![item],
             Content::Single(_) => Vec::new(),
@@ -116,7 +118,8 @@ impl Step<'_> {
     }
 
     fn mark_ending(&mut self, id: LeaseId, how: EndedHow) {
-        if let Some(lease) = self.state.leases.get_mut(&id).filter(|lease| lease.ending().is_none()) {
+        if let Some(lease) = self.state.leases.get_mut(&id).filter(|lease| lease.ending().is_none())
+        {
             lease.extra_mut().ending = Some(how);
             self.state.ending.insert(id);
             self.emit(EventKind::Ending { lease: id });
@@ -253,4 +256,3 @@ impl Content {
         *counter = counter.saturating_add_signed(by);
     }
 }
-

@@ -26,25 +26,25 @@
 //! - **C8** The same log gives the same rows and digest, also through a snapshot at any index.
 //! - **C9** Work per command does not grow with the number of locks or leases.
 
-pub mod command;
-pub mod ids;
-pub mod limits;
-pub mod name;
-pub mod outcome;
-pub mod row;
-mod cow_map;
-mod machine;
 mod acquire;
+pub mod command;
+mod cow_map;
 mod deadlock;
 mod digest;
 mod expire;
 mod force;
+pub mod ids;
 mod import;
 mod lease;
+pub mod limits;
+mod machine;
+pub mod name;
+pub mod outcome;
 mod queue;
 mod release;
 mod renew;
 mod requests;
+pub mod row;
 mod snapshot;
 mod sound;
 mod state;
@@ -53,10 +53,10 @@ pub mod view;
 
 pub use command::{Command, Header};
 pub use ids::{LeaseId, Revision, TicketId, Token};
+pub use import::ImportError;
 pub use limits::Limits;
 pub use machine::LockTable;
 pub use name::{ClientId, Owner, Principal, RequestId, ResourceName};
 pub use outcome::{Applied, Event, EventKind, Outcome, Refusal};
-pub use import::ImportError;
 pub use snapshot::Frozen;
 pub use sound::Breach;

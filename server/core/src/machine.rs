@@ -62,7 +62,9 @@ impl Step<'_> {
             Command::EndDrained { token, .. } => self.end_drained(*token),
             Command::PassOn { token, attachment, .. } => self.pass_on(*token, *attachment),
             Command::Detach { ticket, attachment, .. } => self.detach(*ticket, *attachment),
-            Command::Leave { ticket, attachment, how, .. } => self.leave(*ticket, *attachment, *how),
+            Command::Leave { ticket, attachment, how, .. } => {
+                self.leave(*ticket, *attachment, *how)
+            }
             Command::Continue { lease } => self.continue_ending(*lease),
             Command::Trim { ended_before_ms, history_before_ms } => {
                 self.trim(*ended_before_ms, *history_before_ms)

@@ -145,9 +145,13 @@ mod tests {
 
     #[test]
     fn the_domain_is_what_stands_before_the_first_slash() {
-        for (name, domain) in
-            [("a/b/c", "a"), ("a", "default"), ("/a", "default"), ("a/", "a"), ("default/x", "default")]
-        {
+        for (name, domain) in [
+            ("a/b/c", "a"),
+            ("a", "default"),
+            ("/a", "default"),
+            ("a/", "a"),
+            ("default/x", "default"),
+        ] {
             assert_eq!(ResourceName::parse(name).expect("legal name").domain(), domain);
         }
     }
@@ -155,7 +159,10 @@ mod tests {
     #[test]
     fn the_error_says_what_is_wrong() {
         assert_eq!(ResourceName::parse(""), Err(NameError::Empty));
-        assert_eq!(ResourceName::parse(&"x".repeat(513)), Err(NameError::TooLong { max_bytes: 512 }));
+        assert_eq!(
+            ResourceName::parse(&"x".repeat(513)),
+            Err(NameError::TooLong { max_bytes: 512 })
+        );
         for (text, at_byte) in [("a\0", 1), ("\u{7f}", 0), ("é\n", 2), ("\u{85}", 0)] {
             assert_eq!(ResourceName::parse(text), Err(NameError::ControlCharacter { at_byte }));
         }

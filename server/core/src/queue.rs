@@ -69,20 +69,28 @@ impl Step<'_> {
         }
         self.state.tickets.remove(&ticket.id);
         if let Some(lock) = self.state.locks.get_mut(&ticket.resource)
-            && let Some(line) = &mut lock.line {
-                line.take(ticket);
-                if line.all.is_empty() {
-                    lock.line = None;
-                }
+            && let Some(line) = &mut lock.line
+        {
+            line.take(ticket);
+            if line.all.is_empty() {
+                lock.line = None;
             }
+        }
         self.client(&ticket.owner).tickets -= 1;
         self.drop_idle_client(&ticket.owner);
     }
 
     /// Whoever of a lower priority arrived before `arrival` and still waits was overtaken.
     /// Answers whether somebody rose by it, and so may have become first.
-    pub(crate) fn overtake(&mut self, resource: &ResourceName, priority: u8, arrival: TicketId) -> bool {
-        let Some(line) = self.state.locks.get(resource).and_then(|lock| lock.line.as_ref()) else { return false };
+    pub(crate) fn overtake(
+        &mut self,
+        resource: &ResourceName,
+        priority: u8,
+        arrival: TicketId,
+    ) -> bool {
+        let Some(line) = self.state.locks.get(resource).and_then(|lock| lock.line.as_ref()) else {
+            return false;
+        };
         if !line.mixed && priority == 0 {
             return false;
         }
@@ -108,7 +116,9 @@ impl Step<'_> {
         ticket.overtaken = 0;
         ticket.priority += 1;
         let after = ticket.clone();
-        if let Some(line) = self.state.locks.get_mut(&after.resource).and_then(|lock| lock.line.as_mut()) {
+        if let Some(line) =
+            self.state.locks.get_mut(&after.resource).and_then(|lock| lock.line.as_mut())
+        {
             line.take(&before);
             line.put(&after);
         }
@@ -166,11 +176,12 @@ impl Step<'_> {
     /// A repeated request waits for a ticket again; it may be granted at once.
     pub(crate) fn attach_again(&mut self, ticket: &Arc<Ticket>) -> Outcome {
         if !ticket.attached
-            && let Some(cycle) = self.cycle_of_ticket(ticket) {
-                self.end_ticket(ticket, LeftHow::Deadlock);
-                self.pump(&ticket.resource);
-                return Outcome::Refused(Refusal::WouldDeadlock { cycle });
-            }
+            && let Some(cycle) = self.cycle_of_ticket(ticket)
+        {
+            self.end_ticket(ticket, LeftHow::Deadlock);
+            self.pump(&ticket.resource);
+            return Outcome::Refused(Refusal::WouldDeadlock { cycle });
+        }
         let attachment = ticket.attachment.saturating_add(1);
         self.set_attached(ticket, true, attachment);
         self.pump(&ticket.resource);
@@ -188,7 +199,8 @@ impl Step<'_> {
     /// What a ticket has become. Found through its request, because the pump that granted it may
     /// have granted to others after it.
     fn grant_of_ticket(&self, ticket: &Ticket) -> Outcome {
-        let key = ticket.request_id.clone().map(|id| RequestKey { owner: ticket.owner.clone(), id });
+        let key =
+            ticket.request_id.clone().map(|id| RequestKey { owner: ticket.owner.clone(), id });
         let token = match key.and_then(|key| self.state.requests.get(&key)) {
             Some(Request::Live { got: Got::Grant(token), .. }) => *token,
             _ => return Outcome::Refused(Refusal::NotWaiting),
@@ -207,7 +219,9 @@ impl Step<'_> {
         changed.attached = attached;
         changed.attachment = attachment;
         let changed = changed.clone();
-        if let Some(line) = self.state.locks.get_mut(&ticket.resource).and_then(|lock| lock.line.as_mut()) {
+        if let Some(line) =
+            self.state.locks.get_mut(&ticket.resource).and_then(|lock| lock.line.as_mut())
+        {
             line.take(ticket);
             line.put(&changed);
         }
@@ -215,7 +229,8 @@ impl Step<'_> {
 
     pub(crate) fn cancel_wait(&mut self, owner: &Owner, id: &RequestId) -> Outcome {
         let key = RequestKey { owner: self.interned(owner), id: id.clone() };
-        let Some(Request::Live { got: Got::Ticket(ticket), .. }) = self.state.requests.get(&key) else {
+        let Some(Request::Live { got: Got::Ticket(ticket), .. }) = self.state.requests.get(&key)
+        else {
             return Outcome::Refused(Refusal::NotWaiting);
         };
         let Some(ticket) = self.state.tickets.get(ticket).cloned() else {
@@ -227,7 +242,8 @@ impl Step<'_> {
     }
 
     pub(crate) fn queue_max(&self, resource: &ResourceName) -> u32 {
-        let of_domain = self.state.domains.get(resource.domain()).and_then(|limits| limits.queue_max);
+        let of_domain =
+            self.state.domains.get(resource.domain()).and_then(|limits| limits.queue_max);
         of_domain.unwrap_or(self.state.limits.queue_max)
     }
 }

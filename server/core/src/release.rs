@@ -40,7 +40,11 @@ impl Step<'_> {
         }
     }
 
-    pub(crate) fn grant_of(&self, resource: &ResourceName, token: Token) -> Result<Arc<Grant>, Refusal> {
+    pub(crate) fn grant_of(
+        &self,
+        resource: &ResourceName,
+        token: Token,
+    ) -> Result<Arc<Grant>, Refusal> {
         match self.state.grants.get(&token) {
             Some(grant) if grant.resource == *resource => Ok(grant.clone()),
             _ => Err(Refusal::NotLive),
@@ -68,9 +72,15 @@ impl Step<'_> {
             return;
         }
         let ended_at_ms = self.now_ms();
-        let lease = self.state.leases.get_mut(&grant.lease).filter(|lease| lease.ending().is_none());
+        let lease =
+            self.state.leases.get_mut(&grant.lease).filter(|lease| lease.ending().is_none());
         if let Some(lease) = lease {
-            let lost = LostGrant { resource: grant.resource.clone(), token: grant.token, how, ended_at_ms };
+            let lost = LostGrant {
+                resource: grant.resource.clone(),
+                token: grant.token,
+                how,
+                ended_at_ms,
+            };
             lease.extra_mut().lost.push(lost);
         }
     }

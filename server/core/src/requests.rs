@@ -13,7 +13,12 @@ impl Step<'_> {
     /// The answer to a request that was made before; `None` if it is new.
     ///
     /// A grant that drains is answered as it is: whoever answers the client must not renew it.
-    pub(crate) fn repeat(&mut self, key: &RequestKey, fingerprint: u64, wait: bool) -> Option<Outcome> {
+    pub(crate) fn repeat(
+        &mut self,
+        key: &RequestKey,
+        fingerprint: u64,
+        wait: bool,
+    ) -> Option<Outcome> {
         match *self.state.requests.get(key)? {
             Request::Ended(seq) => Some(Outcome::Refused(self.ended_refusal(seq, fingerprint))),
             Request::Live { fingerprint: first, .. } if first != fingerprint => {
@@ -39,7 +44,11 @@ impl Step<'_> {
         let (ttl_ms, ending) = (lease.ttl_ms, lease.ending());
         if let Some(how) = ending {
             let ended_at_ms = self.now_ms();
-            return Some(Outcome::Refused(Refusal::RequestEnded { token: Some(token), how, ended_at_ms }));
+            return Some(Outcome::Refused(Refusal::RequestEnded {
+                token: Some(token),
+                how,
+                ended_at_ms,
+            }));
         }
         let slot = self.state.grants.get_mut(&token)?;
         let grant = Arc::make_mut(slot);
@@ -49,9 +58,12 @@ impl Step<'_> {
 
     fn ended_refusal(&self, seq: u64, fingerprint: u64) -> Refusal {
         match self.state.ended.get(&seq).map(|row| &**row) {
-            Some(EndedRow { how, ended_at_ms, what: EndedWhat::Request { token, fingerprint: first, .. }, .. })
-                if *first == fingerprint =>
-            {
+            Some(EndedRow {
+                how,
+                ended_at_ms,
+                what: EndedWhat::Request { token, fingerprint: first, .. },
+                ..
+            }) if *first == fingerprint => {
                 Refusal::RequestEnded { token: *token, how: *how, ended_at_ms: *ended_at_ms }
             }
             _ => Refusal::RequestReused,
@@ -139,14 +151,16 @@ impl Step<'_> {
     fn crowd_out(&mut self, owner: Option<&Arc<Owner>>) {
         let limits = self.state.limits.clone();
         let of_client = owner.and_then(|owner| self.state.clients.get(owner));
-        let too_many = of_client.filter(|client| client.ended.len() > limits.client_ended_max as usize);
+        let too_many =
+            of_client.filter(|client| client.ended.len() > limits.client_ended_max as usize);
         if let Some(oldest) = too_many.and_then(|client| client.ended.front().copied()) {
             self.forget_ended(oldest);
         }
         if self.state.ended.len() as u64 > limits.ended_max
-            && let Some(oldest) = self.state.ended.first().map(|(seq, _)| *seq) {
-                self.forget_ended(oldest);
-            }
+            && let Some(oldest) = self.state.ended.first().map(|(seq, _)| *seq)
+        {
+            self.forget_ended(oldest);
+        }
     }
 
     pub(crate) fn forget_ended(&mut self, seq: u64) {
@@ -174,7 +188,9 @@ pub(crate) fn fingerprint(asked: &Acquire) -> u64 {
     hash.text(asked.resource.as_str());
     match asked.basis {
         Basis::Single { ttl_ms, .. } => hash.number(1).number(ttl_ms),
-        Basis::Explicit { lease } => hash.number(2).number(lease.0 as u64).number((lease.0 >> 64) as u64),
+        Basis::Explicit { lease } => {
+            hash.number(2).number(lease.0 as u64).number((lease.0 >> 64) as u64)
+        }
     };
     hash.number(match asked.mode {
         Mode::Exclusive => 1,

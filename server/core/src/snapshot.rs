@@ -23,18 +23,30 @@ impl Frozen {
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let state = &self.0;
         let head = [Row::Head(state.head), Row::Limits(Box::new((*state.limits).clone()))];
-        let domains = state.domains.iter().map(|(domain, limits)| Row::Domain { domain: domain.clone(), limits: *limits });
+        let domains = state
+            .domains
+            .iter()
+            .map(|(domain, limits)| Row::Domain { domain: domain.clone(), limits: *limits });
         let leases = state.leases.iter().map(|(id, lease)| Row::Lease(lease.row(*id)));
         let grants = state.grants.iter().map(|(_, grant)| Row::Grant(grant.clone()));
         let tickets = state.tickets.iter().map(|(_, ticket)| Row::Ticket(ticket.clone()));
         let live = state.requests.iter().filter_map(|(key, request)| match *request {
-            Request::Live { fingerprint, got } => {
-                Some(Row::Live(LiveRequest { owner: key.owner.clone(), id: key.id.clone(), fingerprint, got }))
-            }
+            Request::Live { fingerprint, got } => Some(Row::Live(LiveRequest {
+                owner: key.owner.clone(),
+                id: key.id.clone(),
+                fingerprint,
+                got,
+            })),
             Request::Ended(_) => None,
         });
         let ended = state.ended.iter().map(|(_, row)| Row::Ended((**row).clone()));
-        head.into_iter().chain(domains).chain(leases).chain(grants).chain(tickets).chain(live).chain(ended)
+        head.into_iter()
+            .chain(domains)
+            .chain(leases)
+            .chain(grants)
+            .chain(tickets)
+            .chain(live)
+            .chain(ended)
     }
 
     /// A number that two states share only if their rows are equal, as far as 128 bits can tell.

@@ -3,11 +3,13 @@
 use crate::command::Mode;
 use crate::ids::{LeaseId, TicketId, Token};
 use crate::machine::LockTable;
-use crate::name::ResourceName;
+use crate::name::{Owner, RequestId, ResourceName};
 use crate::queue::place_of;
 use crate::row::Got;
-use crate::state::{Content, Item, Lock, Request};
+use crate::state::{Content, Item, Lock, Request, RequestKey};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// An invariant that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub enum Breach {
     WrongClient(String),
     /// A counter is behind what it gave out.
     Counter(&'static str),
-    /// More than a bound allows.
+    /// More than a bound allows that no change of the limits can lower.
     Bound(&'static str),
     /// Bytes of metadata are miscounted.
     Metadata,
@@ -59,9 +61,14 @@ impl LockTable {
             if lock.is_idle() {
                 found.push(Breach::IdleLock(name.clone()));
             }
-            let grants: Vec<_> = lock.holders.iter().map(|token| (token, self.state.grants.get(&token))).collect();
-            let exclusive = grants.iter().filter(|(_, g)| g.is_some_and(|g| g.mode == Mode::Exclusive)).count();
-            if exclusive > 1 || (exclusive == 1 && grants.len() > 1) || (exclusive == 1 && lock.shared) {
+            let grants: Vec<_> =
+                lock.holders.iter().map(|token| (token, self.state.grants.get(&token))).collect();
+            let exclusive =
+                grants.iter().filter(|(_, g)| g.is_some_and(|g| g.mode == Mode::Exclusive)).count();
+            if exclusive > 1
+                || (exclusive == 1 && grants.len() > 1)
+                || (exclusive == 1 && lock.shared)
+            {
                 found.push(Breach::TwoHolders(name.clone()));
             }
             for (token, grant) in grants {
@@ -90,16 +97,22 @@ impl LockTable {
             found.push(Breach::IdleLock(name.clone()));
         }
         if let Some(((_, id), mode)) = line.attached.first_key_value()
-            && lock.admits(*mode) {
-                found.push(Breach::Sleeper(*id));
-            }
+            && lock.admits(*mode)
+        {
+            found.push(Breach::Sleeper(*id));
+        }
     }
 
     fn check_grants(&self, found: &mut Vec<Breach>) {
         for (token, grant) in self.state.grants.iter() {
-            let held = self.state.locks.get(&grant.resource).is_some_and(|lock| lock.holders.contains(*token));
-            let leased = self.is_on_lease(grant.lease, Item::Grant(*token));
-            if !held || !leased || token.0 > self.state.head.last_token {
+            let held = self
+                .state
+                .locks
+                .get(&grant.resource)
+                .is_some_and(|lock| lock.holders.contains(*token));
+            let leased = self.is_on_lease(grant.lease, Item::Grant(*token), &grant.owner);
+            let asked = self.is_live(&grant.owner, grant.request_id.as_ref(), Got::Grant(*token));
+            if !held || !leased || !asked || token.0 > self.state.head.last_token {
                 found.push(Breach::LooseGrant(*token));
             }
         }
@@ -112,8 +125,9 @@ impl LockTable {
         for (id, ticket) in self.state.tickets.iter() {
             let line = self.state.locks.get(&ticket.resource).and_then(|lock| lock.line.as_ref());
             let in_line = line.is_some_and(|line| line.all.contains_key(&place_of(ticket)));
-            let leased = self.is_on_lease(ticket.lease, Item::Ticket(*id));
-            if !in_line || !leased || id.0 > self.state.head.last_ticket {
+            let leased = self.is_on_lease(ticket.lease, Item::Ticket(*id), &ticket.owner);
+            let asked = self.is_live(&ticket.owner, ticket.request_id.as_ref(), Got::Ticket(*id));
+            if !in_line || !leased || !asked || id.0 > self.state.head.last_ticket {
                 found.push(Breach::LooseTicket(*id));
             }
         }
@@ -124,12 +138,20 @@ impl LockTable {
         }
     }
 
-    fn is_on_lease(&self, id: LeaseId, item: Item) -> bool {
-        match self.state.leases.get(&id).map(|lease| lease.content) {
-            Some(Content::Single(one)) => one == item,
-            Some(Content::Many { .. }) => self.state.on_lease.contains(&(id, item)),
-            None => false,
-        }
+    fn is_on_lease(&self, id: LeaseId, item: Item, owner: &Owner) -> bool {
+        self.state.leases.get(&id).filter(|lease| *lease.owner == *owner).is_some_and(|lease| {
+            match lease.content {
+                Content::Single(one) => one == item,
+                Content::Many { .. } => self.state.on_lease.contains(&(id, item)),
+            }
+        })
+    }
+
+    /// Whether a repeat finds this ticket or grant.
+    fn is_live(&self, owner: &Arc<Owner>, id: Option<&RequestId>, is: Got) -> bool {
+        let Some(id) = id else { return true };
+        let key = RequestKey { owner: owner.clone(), id: id.clone() };
+        matches!(self.state.requests.get(&key), Some(Request::Live { got, .. }) if *got == is)
     }
 
     fn check_leases(&self, found: &mut Vec<Breach>) {
@@ -141,7 +163,8 @@ impl LockTable {
             let Content::Many { grants, tickets } = lease.content else { continue };
             let from = (*id, Item::Ticket(TicketId(0)));
             let to = (*id, Item::Grant(Token(u64::MAX)));
-            let items: Vec<Item> = self.state.on_lease.range(from..=to).map(|((_, item), ())| *item).collect();
+            let items: Vec<Item> =
+                self.state.on_lease.range(from..=to).map(|((_, item), ())| *item).collect();
             on_leases += items.len();
             let held = items.iter().filter(|item| matches!(item, Item::Grant(_))).count();
             if held != grants as usize || items.len() - held != tickets as usize {
@@ -149,8 +172,12 @@ impl LockTable {
             }
             for item in items {
                 match item {
-                    Item::Grant(token) if !self.state.grants.contains(&token) => found.push(Breach::LooseGrant(token)),
-                    Item::Ticket(id) if !self.state.tickets.contains(&id) => found.push(Breach::LooseTicket(id)),
+                    Item::Grant(token) if !self.state.grants.contains(&token) => {
+                        found.push(Breach::LooseGrant(token))
+                    }
+                    Item::Ticket(id) if !self.state.tickets.contains(&id) => {
+                        found.push(Breach::LooseTicket(id))
+                    }
                     _ => {}
                 }
             }
@@ -172,8 +199,8 @@ impl LockTable {
         found.extend(clients.keys().map(|owner| Breach::WrongClient(owner.client.to_string())));
     }
 
-    fn recount(&self) -> std::collections::BTreeMap<std::sync::Arc<crate::name::Owner>, (u32, u32, u32, usize)> {
-        let mut clients = std::collections::BTreeMap::<_, (u32, u32, u32, usize)>::new();
+    fn recount(&self) -> BTreeMap<Arc<Owner>, (u32, u32, u32, usize)> {
+        let mut clients = BTreeMap::<_, (u32, u32, u32, usize)>::new();
         for (_, lease) in self.state.leases.iter() {
             clients.entry(lease.owner.clone()).or_default().0 += 1;
         }
@@ -192,8 +219,10 @@ impl LockTable {
 
     fn check_bounds(&self, found: &mut Vec<Breach>) {
         let state = &self.state;
-        let metadata = state.grants.iter().map(|(_, g)| crate::acquire::metadata_bytes(g.metadata.as_ref()));
-        let waiting = state.tickets.iter().map(|(_, t)| crate::acquire::metadata_bytes(t.metadata.as_ref()));
+        let metadata =
+            state.grants.iter().map(|(_, g)| crate::acquire::metadata_bytes(g.metadata.as_ref()));
+        let waiting =
+            state.tickets.iter().map(|(_, t)| crate::acquire::metadata_bytes(t.metadata.as_ref()));
         let leases = state.leases.iter().filter_map(|(_, lease)| lease.extra.as_ref());
         let leases = leases.map(|extra| crate::acquire::metadata_bytes(extra.metadata.as_ref()));
         if metadata.chain(waiting).chain(leases).sum::<u64>() != state.metadata_bytes {
@@ -207,7 +236,9 @@ impl LockTable {
                 Request::Live { got: Got::Ticket(id), .. } if !state.tickets.contains(id) => {
                     found.push(Breach::LooseTicket(*id));
                 }
-                Request::Ended(seq) if !state.ended.contains(seq) => found.push(Breach::Counter("ended")),
+                Request::Ended(seq) if !state.ended.contains(seq) => {
+                    found.push(Breach::Counter("ended"))
+                }
                 _ => {}
             }
         }

@@ -130,7 +130,10 @@ pub(crate) struct RequestKey {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Request {
-    Live { fingerprint: u64, got: Got },
+    Live {
+        fingerprint: u64,
+        got: Got,
+    },
     /// Points into `ended`.
     Ended(u64),
 }

@@ -14,7 +14,8 @@ impl Step<'_> {
         // After the bound was lowered, what is above it goes here too.
         let above = (self.state.ended.len() as u64).saturating_sub(self.state.limits.ended_max);
         let old = self.state.ended.iter().take(FORGET_MAX).zip(0..);
-        let old = old.take_while(|((_, row), nth)| row.ended_at_ms < ended_before_ms || *nth < above);
+        let old =
+            old.take_while(|((_, row), nth)| row.ended_at_ms < ended_before_ms || *nth < above);
         let old: Vec<u64> = old.map(|((seq, _), _)| *seq).collect();
         for seq in &old {
             self.forget_ended(*seq);
@@ -33,7 +34,11 @@ impl Step<'_> {
         Outcome::Done { more: false }
     }
 
-    pub(crate) fn set_domain(&mut self, domain: &Arc<str>, limits: Option<DomainLimits>) -> Outcome {
+    pub(crate) fn set_domain(
+        &mut self,
+        domain: &Arc<str>,
+        limits: Option<DomainLimits>,
+    ) -> Outcome {
         let before = match limits {
             Some(limits) => self.state.domains.insert(domain.clone(), limits),
             None => self.state.domains.remove(domain),

@@ -147,9 +147,16 @@ impl LockTable {
     /// How many stand in line for a resource, and how many may.
     #[must_use]
     pub fn line_of(&self, resource: &ResourceName) -> (usize, u32) {
-        let of_domain = self.state.domains.get(resource.domain()).and_then(|limits| limits.queue_max);
+        let of_domain =
+            self.state.domains.get(resource.domain()).and_then(|limits| limits.queue_max);
         let max = of_domain.unwrap_or(self.state.limits.queue_max);
         (self.state.locks.get(resource).map_or(0, Lock::line_len), max)
+    }
+
+    /// Whether anybody holds a resource.
+    #[must_use]
+    pub fn is_held(&self, resource: &ResourceName) -> bool {
+        self.state.locks.get(resource).is_some_and(|lock| !lock.holders.is_empty())
     }
 
     /// A live grant.
@@ -160,7 +167,8 @@ impl LockTable {
 
     /// The live grants of a resource, lowest token first.
     pub fn holders(&self, resource: &ResourceName) -> impl Iterator<Item = &Arc<Grant>> {
-        let tokens = self.state.locks.get(resource).into_iter().flat_map(|lock| lock.holders.iter());
+        let tokens =
+            self.state.locks.get(resource).into_iter().flat_map(|lock| lock.holders.iter());
         tokens.filter_map(|token| self.state.grants.get(&token))
     }
 
@@ -194,7 +202,13 @@ impl LockTable {
         Some(self.view_of(resource, lock, shown, shown))
     }
 
-    fn view_of(&self, resource: &ResourceName, lock: &Lock, holders: usize, queue: usize) -> LockView {
+    fn view_of(
+        &self,
+        resource: &ResourceName,
+        lock: &Lock,
+        holders: usize,
+        queue: usize,
+    ) -> LockView {
         let grants = lock.holders.iter().filter_map(|token| self.state.grants.get(&token).cloned());
         let line = lock.line.iter().flat_map(|line| line.all.keys());
         let tickets = line.filter_map(|(_, id)| self.state.tickets.get(id).cloned());
@@ -241,7 +255,9 @@ impl LockTable {
             let mut holders = lock.holders.iter().filter_map(|token| self.state.grants.get(&token));
             let mut line = lock.line.iter().flat_map(|line| line.all.keys());
             holders.any(|grant| grant.owner.client == *client)
-                || line.any(|(_, id)| self.state.tickets.get(id).is_some_and(|t| t.owner.client == *client))
+                || line.any(|(_, id)| {
+                    self.state.tickets.get(id).is_some_and(|t| t.owner.client == *client)
+                })
         };
         filter.domain.as_deref().is_none_or(|domain| name.domain() == domain)
             && (!filter.contended || lock.line.is_some())

@@ -3,7 +3,8 @@
 
 use crate::line::changed;
 use leasehold_core::command::{
-    Acquire, Basis, Caller, Command, ForceWhen, GrantRef, Holding, LeftHow, Metadata, Mode, OpenLease,
+    Acquire, Basis, Caller, Command, ForceWhen, GrantRef, Holding, LeftHow, Metadata, Mode,
+    OpenLease,
 };
 use leasehold_core::limits::{DomainLimits, Limits};
 use leasehold_core::name::{ClientId, Owner, Principal, RequestId, ResourceName};
@@ -44,7 +45,13 @@ pub(crate) struct HistorySeed {
 /// A failure prints the history as a scenario; the numbers behind it would only hide that.
 impl fmt::Debug for HistorySeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} entries, tight={} priorities={}", self.entries.len(), self.tight, self.priorities)
+        write!(
+            f,
+            "{} entries, tight={} priorities={}",
+            self.entries.len(),
+            self.tight,
+            self.priorities
+        )
     }
 }
 
@@ -65,8 +72,8 @@ pub(crate) fn limits(tight: bool) -> Limits {
     let pairs: &[(&str, &str)] = if tight {
         &[
             ("queue_max", "4"),
-            ("client_tickets_max", "5"),
-            ("tickets_max", "8"),
+            ("client_tickets_max", "2"),
+            ("tickets_max", "5"),
             ("grants_max", "14"),
             ("leases_max", "12"),
             ("lease_items_max", "6"),
@@ -92,7 +99,11 @@ pub(crate) struct Drawer {
 
 impl Drawer {
     pub(crate) fn new(seed: &HistorySeed) -> Self {
-        Self { header: Header { term: 1, at_ms: 1_000 }, next_lease: 1, priorities: seed.priorities }
+        Self {
+            header: Header { term: 1, at_ms: 1_000 },
+            next_lease: 1,
+            priorities: seed.priorities,
+        }
     }
 
     /// The next entry, drawn against what the table holds before it.
@@ -110,7 +121,11 @@ impl Drawer {
         let ticket = pick(&table.tickets().cloned().collect::<Vec<_>>(), seed.pick);
         let lease = self.lease(seed, table);
         match seed.kind {
-            0..44 => Command::Acquire(Box::new(self.acquire(seed, table))),
+            0..40 => Command::Acquire(Box::new(self.acquire(seed, table))),
+            40..44 => {
+                let again = ticket.as_deref().and_then(|ticket| self.again(seed, ticket, table));
+                Command::Acquire(Box::new(again.unwrap_or_else(|| self.acquire(seed, table))))
+            }
             44..60 => Command::Release(grant_ref(seed, grant.as_deref(), table)),
             60..64 => Command::OpenLease(OpenLease {
                 lease: self.new_lease(seed),
@@ -118,10 +133,18 @@ impl Drawer {
                 ttl_ms: ttl(seed),
                 metadata: metadata(seed),
             }),
-            64..66 => Command::Renew { grant: grant_ref(seed, grant.as_deref(), table), ttl_ms: ttl(seed) * 2 },
+            64..66 => Command::Renew {
+                grant: grant_ref(seed, grant.as_deref(), table),
+                ttl_ms: ttl(seed) * 2,
+            },
             66..69 => Command::EndLease { lease, caller: caller(seed, None) },
-            69..72 => match ticket.as_ref().and_then(|ticket| ticket.request_id.clone().zip(Some(&ticket.owner))) {
-                Some((request_id, owner)) => Command::CancelWait { owner: (**owner).clone(), request_id },
+            69..72 => match ticket
+                .as_ref()
+                .and_then(|ticket| ticket.request_id.clone().zip(Some(&ticket.owner)))
+            {
+                Some((request_id, owner)) => {
+                    Command::CancelWait { owner: (**owner).clone(), request_id }
+                }
                 None => Command::CancelWait { owner: owner(seed.who), request_id: request(seed) },
             },
             72..75 => force(seed, grant.as_deref(), table),
@@ -138,7 +161,8 @@ impl Drawer {
             }
             88..91 => {
                 let (ticket, attachment) = place(seed, ticket.as_deref());
-                let how = [LeftHow::TimedOut, LeftHow::Disconnected, LeftHow::Cancelled][usize::from(seed.flags) % 3];
+                let how = [LeftHow::TimedOut, LeftHow::Disconnected, LeftHow::Cancelled]
+                    [usize::from(seed.flags) % 3];
                 Command::Leave { ticket, attachment, how, term }
             }
             91..95 => Command::Continue { lease: table.ending_leases().next().unwrap_or(lease) },
@@ -149,18 +173,27 @@ impl Drawer {
             96..97 => Command::SetLimits(Box::new(new_limits(seed, table.limits()))),
             97..98 => Command::SetDomain {
                 domain: Arc::from(["default", "d"][usize::from(seed.flags % 2)]),
-                limits: (seed.pick % 3 > 0).then(|| DomainLimits { queue_max: (seed.pick % 3 == 1).then_some(2) }),
+                limits: (!seed.pick.is_multiple_of(3))
+                    .then(|| DomainLimits { queue_max: (seed.pick % 3 == 1).then_some(2) }),
             },
             _ => Command::ConfirmEnded {
                 lease,
-                tokens: table.lost_on(lease).iter().skip(usize::from(seed.pick % 2)).map(|lost| lost.token).collect(),
+                tokens: table
+                    .lost_on(lease)
+                    .iter()
+                    .skip(usize::from(seed.pick % 2))
+                    .map(|lost| lost.token)
+                    .collect(),
             },
         }
     }
 
     fn acquire(&mut self, seed: Seed, table: &LockTable) -> Acquire {
         let bit = |n: u16| seed.flags >> n & 1 == 1;
-        let basis = match pick(&explicit(table), seed.pick).filter(|_| bit(0)) {
+        // Once in a while a lease that takes no second grant.
+        let on = if seed.pick % 16 == 2 { self.lease(seed, table) } else { LeaseId(0) };
+        let on = Some(on).filter(|id| id.0 > 0).or(pick(&explicit(table), seed.pick));
+        let basis = match on.filter(|_| bit(0)) {
             Some(lease) => Basis::Explicit { lease },
             None => Basis::Single { lease: self.new_lease(seed), ttl_ms: ttl(seed) },
         };
@@ -171,7 +204,8 @@ impl Drawer {
             }
             _ => owner(seed.who),
         };
-        let mine = table.grants().filter(|grant| *grant.owner == owner).take(usize::from(seed.pick % 3));
+        let mine =
+            table.grants().filter(|grant| *grant.owner == owner).take(usize::from(seed.pick % 3));
         let holding = if bit(1) { mine.map(held).collect() } else { Vec::new() };
         Acquire {
             resource: resource(seed.what),
@@ -190,6 +224,21 @@ impl Drawer {
         }
     }
 
+    /// The request behind a ticket once more.
+    fn again(&mut self, seed: Seed, ticket: &Ticket, table: &LockTable) -> Option<Acquire> {
+        let lease = table.lease_view(ticket.lease, 0)?;
+        let basis = match lease.single {
+            true => Basis::Single { lease: self.new_lease(seed), ttl_ms: lease.ttl_ms },
+            false => Basis::Explicit { lease: lease.id },
+        };
+        let mut asked = self.acquire(seed, table);
+        asked.resource = ticket.resource.clone();
+        asked.owner = (*ticket.owner).clone();
+        asked.request_id = Some(ticket.request_id.clone()?);
+        (asked.mode, asked.basis, asked.metadata) = (ticket.mode, basis, ticket.metadata.clone());
+        Some(asked)
+    }
+
     /// A new id, and once in a while one that was used before.
     fn new_lease(&mut self, seed: Seed) -> LeaseId {
         if seed.pick % 64 == 63 {
@@ -202,11 +251,15 @@ impl Drawer {
     fn lease(&self, seed: Seed, table: &LockTable) -> LeaseId {
         let of_grants = table.grants().map(|grant| grant.lease);
         let all: Vec<LeaseId> = explicit(table).into_iter().chain(of_grants).collect();
-        pick(&all, seed.pick).filter(|_| seed.flags % 16 != 7).unwrap_or(LeaseId(self.next_lease / 2))
+        pick(&all, seed.pick)
+            .filter(|_| seed.flags % 16 != 7)
+            .unwrap_or(LeaseId(self.next_lease / 2))
     }
 
     fn leases(&self, seed: Seed, table: &LockTable) -> Vec<LeaseId> {
-        (0..=seed.flags % 3).map(|n| self.lease(Seed { pick: seed.pick.wrapping_add(n * 7), ..seed }, table)).collect()
+        (0..=seed.flags % 3)
+            .map(|n| self.lease(Seed { pick: seed.pick.wrapping_add(n * 7), ..seed }, table))
+            .collect()
     }
 }
 
@@ -224,7 +277,8 @@ fn held(grant: &Arc<Grant>) -> Holding {
 }
 
 fn owner(who: u8) -> Owner {
-    let (principal, client) = [("dev", "a"), ("dev", "b"), ("dev", "c"), ("ops", "a")][usize::from(who)];
+    let (principal, client) =
+        [("dev", "a"), ("dev", "b"), ("dev", "c"), ("ops", "a")][usize::from(who)];
     let principal = Principal::parse(principal).expect("legal principal");
     Owner { principal, client: ClientId::parse(client).expect("legal client") }
 }
@@ -236,7 +290,8 @@ fn caller(seed: Seed, of: Option<&Owner>) -> Caller {
 }
 
 fn resource(what: u8) -> ResourceName {
-    ResourceName::parse(["x", "x", "y", "y", "d/x", "d/y", "z", "x/1"][usize::from(what)]).expect("legal name")
+    ResourceName::parse(["x", "x", "y", "y", "d/x", "d/y", "z", "x/1"][usize::from(what)])
+        .expect("legal name")
 }
 
 fn request(seed: Seed) -> RequestId {
@@ -253,8 +308,14 @@ fn metadata(seed: Seed) -> Option<Metadata> {
 }
 
 fn grant_ref(seed: Seed, grant: Option<&Grant>, table: &LockTable) -> GrantRef {
-    let resource = grant.filter(|_| seed.flags % 16 != 5).map_or(resource(seed.what), |grant| grant.resource.clone());
-    GrantRef { resource, token: token(grant, table), caller: caller(seed, grant.map(|grant| &*grant.owner)) }
+    let resource = grant
+        .filter(|_| seed.flags % 16 != 5)
+        .map_or(resource(seed.what), |grant| grant.resource.clone());
+    GrantRef {
+        resource,
+        token: token(grant, table),
+        caller: caller(seed, grant.map(|grant| &*grant.owner)),
+    }
 }
 
 /// Without any grant: the next that will be given out, perhaps in this very entry.
@@ -266,7 +327,7 @@ fn force(seed: Seed, grant: Option<&Grant>, table: &LockTable) -> Command {
     Command::ForceRelease {
         resource: grant.map_or(resource(seed.what), |grant| grant.resource.clone()),
         token: token(grant, table),
-        when: if seed.flags % 2 == 0 { ForceWhen::Drain } else { ForceWhen::Now },
+        when: if seed.flags.is_multiple_of(2) { ForceWhen::Drain } else { ForceWhen::Now },
         by: Principal::parse("ops").expect("legal principal"),
         reason: Arc::from("stuck"),
     }
@@ -279,7 +340,14 @@ fn place(seed: Seed, ticket: Option<&Ticket>) -> (TicketId, u32) {
 }
 
 fn new_limits(seed: Seed, now: &Limits) -> Limits {
-    let name = ["queue_max", "ended_max", "client_ended_max", "overtaken_max", "piece_max", "metadata_bytes_max"];
+    let name = [
+        "queue_max",
+        "ended_max",
+        "client_ended_max",
+        "overtaken_max",
+        "piece_max",
+        "metadata_bytes_max",
+    ];
     let value = (seed.pick % 10).to_string();
     changed(now, &[(name[usize::from(seed.flags) % name.len()], &value)])
 }

@@ -15,7 +15,8 @@
 //! the present term unless `term=N` says another.
 
 use leasehold_core::command::{
-    Acquire, Basis, Caller, Command, ForceWhen, GrantRef, Holding, LeftHow, Metadata, Mode, OpenLease,
+    Acquire, Basis, Caller, Command, ForceWhen, GrantRef, Holding, LeftHow, Metadata, Mode,
+    OpenLease,
 };
 use leasehold_core::limits::{DomainLimits, Limits};
 use leasehold_core::name::{ClientId, Owner, Principal, RequestId, ResourceName};
@@ -30,12 +31,15 @@ struct Words<'a> {
 
 impl<'a> Words<'a> {
     fn of(line: &'a str) -> Self {
-        let (pairs, plain): (Vec<&str>, Vec<&str>) = line.split_whitespace().partition(|word| word.contains('='));
+        let (pairs, plain): (Vec<&str>, Vec<&str>) =
+            line.split_whitespace().partition(|word| word.contains('='));
         Self { plain, pairs: pairs.into_iter().filter_map(|word| word.split_once('=')).collect() }
     }
 
     fn at(&self, index: usize) -> &'a str {
-        self.plain.get(index).unwrap_or_else(|| panic!("word {index} is missing in {:?}", self.plain))
+        self.plain
+            .get(index)
+            .unwrap_or_else(|| panic!("word {index} is missing in {:?}", self.plain))
     }
 
     fn has(&self, word: &str) -> bool {
@@ -66,7 +70,11 @@ impl<'a> Words<'a> {
     }
 
     fn grant(&self) -> GrantRef {
-        GrantRef { resource: resource(self.at(1)), token: Token(number(self.at(2))), caller: self.caller() }
+        GrantRef {
+            resource: resource(self.at(1)),
+            token: Token(number(self.at(2))),
+            caller: self.caller(),
+        }
     }
 
     fn metadata(&self) -> Option<Metadata> {
@@ -82,7 +90,9 @@ pub(crate) fn parse(line: &str, term: u64, limits: &Limits) -> Command {
     match words.at(0) {
         "acquire" => Command::Acquire(Box::new(acquire(&words))),
         "release" => Command::Release(words.grant()),
-        "renew" => Command::Renew { grant: words.grant(), ttl_ms: words.number("ttl").expect("ttl=") },
+        "renew" => {
+            Command::Renew { grant: words.grant(), ttl_ms: words.number("ttl").expect("ttl=") }
+        }
         "open" => Command::OpenLease(OpenLease {
             lease: lease(words.at(1)),
             owner: words.owner(),
@@ -98,10 +108,18 @@ pub(crate) fn parse(line: &str, term: u64, limits: &Limits) -> Command {
             by: Principal::parse("ops").expect("legal principal"),
             reason: Arc::from("stuck"),
         },
-        "expire" => Command::Expire { leases: words.plain[1..].iter().map(|id| lease(id)).collect(), term },
+        "expire" => {
+            Command::Expire { leases: words.plain[1..].iter().map(|id| lease(id)).collect(), term }
+        }
         "drained" => Command::EndDrained { token: Token(number(words.at(1))), term },
-        "passon" => Command::PassOn { token: Token(number(words.at(1))), attachment: number(words.at(2)), term },
-        "detach" => Command::Detach { ticket: ticket(words.at(1)), attachment: number(words.at(2)), term },
+        "passon" => Command::PassOn {
+            token: Token(number(words.at(1))),
+            attachment: number(words.at(2)),
+            term,
+        },
+        "detach" => {
+            Command::Detach { ticket: ticket(words.at(1)), attachment: number(words.at(2)), term }
+        }
         "leave" => Command::Leave {
             ticket: ticket(words.at(1)),
             attachment: number(words.at(2)),
@@ -114,7 +132,9 @@ pub(crate) fn parse(line: &str, term: u64, limits: &Limits) -> Command {
             history_before_ms: words.number("history").unwrap_or(0),
         },
         "limits" => Command::SetLimits(Box::new(changed(limits, &words.pairs))),
-        "domain" => Command::SetDomain { domain: Arc::from(words.at(1)), limits: domain_limits(&words) },
+        "domain" => {
+            Command::SetDomain { domain: Arc::from(words.at(1)), limits: domain_limits(&words) }
+        }
         "confirm" => Command::ConfirmEnded {
             lease: lease(words.at(1)),
             tokens: words.at(2).split(',').map(|token| Token(number(token))).collect(),

@@ -1,10 +1,14 @@
 //! A second lock table, written from the contract: plain lists, every question answered by
 //! looking at everything. Slow, and therefore easy to believe.
 
-use leasehold_core::command::{Acquire, Basis, Caller, Command, EndedHow, ForceWhen, GrantRef, LeftHow, Metadata, Mode};
+use leasehold_core::command::{
+    Acquire, Basis, Caller, Command, EndedHow, ForceWhen, GrantRef, LeftHow, Metadata, Mode,
+};
 use leasehold_core::limits::{DomainLimits, Limits};
 use leasehold_core::name::{Owner, RequestId, ResourceName};
-use leasehold_core::outcome::{Blockers, Bound, CycleStep, Event, EventKind, Grant, GrantRecord, Outcome, Refusal};
+use leasehold_core::outcome::{
+    Blockers, Bound, CycleStep, Event, EventKind, Grant, GrantRecord, Outcome, Refusal,
+};
 use leasehold_core::row::{LostGrant, Ticket};
 use leasehold_core::{Applied, Header, LeaseId, Revision, TicketId, Token};
 use std::cmp::Reverse;
@@ -77,7 +81,9 @@ impl Naive {
         let result = match command {
             Command::Acquire(asked) => self.acquire(asked),
             Command::Release(asked) => self.release(asked),
-            Command::OpenLease(open) => self.open(open.lease, &open.owner, open.ttl_ms, open.metadata.as_ref()),
+            Command::OpenLease(open) => {
+                self.open(open.lease, &open.owner, open.ttl_ms, open.metadata.as_ref())
+            }
             Command::Renew { grant, ttl_ms } => self.renew(grant, *ttl_ms),
             Command::EndLease { lease, caller } => self.end_lease(*lease, caller),
             Command::CancelWait { owner, request_id } => self.cancel(owner, request_id),
@@ -85,7 +91,9 @@ impl Naive {
                 self.force(resource, *token, *when == ForceWhen::Now, by, reason)
             }
             Command::Expire { leases, term } => self.in_term(*term).map(|()| self.expire(leases)),
-            Command::EndDrained { token, term } => self.in_term(*term).and_then(|()| self.drained(*token)),
+            Command::EndDrained { token, term } => {
+                self.in_term(*term).and_then(|()| self.drained(*token))
+            }
             Command::PassOn { token, attachment, term } => {
                 self.in_term(*term).and_then(|()| self.pass_on(*token, *attachment))
             }
@@ -95,10 +103,12 @@ impl Naive {
             Command::Leave { ticket, attachment, how, term } => {
                 self.in_term(*term).and_then(|()| self.leave(*ticket, *attachment, *how))
             }
-            Command::Continue { lease } => match self.leases.get(lease).and_then(|lease| lease.ending) {
-                Some(how) => Ok(self.end_pieces(&[*lease], how)),
-                None => Err(Refusal::Void),
-            },
+            Command::Continue { lease } => {
+                match self.leases.get(lease).and_then(|lease| lease.ending) {
+                    Some(how) => Ok(self.end_pieces(&[*lease], how)),
+                    None => Err(Refusal::Void),
+                }
+            }
             Command::Trim { ended_before_ms, history_before_ms } => {
                 let above = self.ended.len().saturating_sub(self.limits.ended_max as usize);
                 let young = self.ended.iter().position(|row| row.at_ms >= *ended_before_ms);
@@ -123,11 +133,13 @@ impl Naive {
                 }
                 DONE
             }
-            Command::ConfirmEnded { lease, tokens } => self.living(*lease).map(|_| ()).and_then(|()| {
-                let lease = self.leases.get_mut(lease).ok_or(Refusal::LeaseUnknown)?;
-                lease.lost.retain(|lost| !tokens.contains(&lost.token));
-                DONE
-            }),
+            Command::ConfirmEnded { lease, tokens } => {
+                self.living(*lease).map(|_| ()).and_then(|()| {
+                    let lease = self.leases.get_mut(lease).ok_or(Refusal::LeaseUnknown)?;
+                    lease.lost.retain(|lost| !tokens.contains(&lost.token));
+                    DONE
+                })
+            }
         };
         result.unwrap_or_else(Outcome::Refused)
     }
@@ -151,12 +163,15 @@ impl Naive {
     }
 
     fn admitted(&self, resource: &ResourceName, mode: Mode) -> bool {
-        self.holders(resource).iter().all(|grant| grant.mode == Mode::Shared && mode == Mode::Shared)
+        self.holders(resource)
+            .iter()
+            .all(|grant| grant.mode == Mode::Shared && mode == Mode::Shared)
     }
 
     /// The whole line, first first.
     fn line(&self, resource: &ResourceName) -> Vec<&Ticket> {
-        let mut line: Vec<&Ticket> = self.tickets.iter().filter(|ticket| ticket.resource == *resource).collect();
+        let mut line: Vec<&Ticket> =
+            self.tickets.iter().filter(|ticket| ticket.resource == *resource).collect();
         line.sort_by_key(|ticket| (Reverse(ticket.priority), ticket.id));
         line
     }
@@ -170,17 +185,24 @@ impl Naive {
     }
 
     fn live(&self, resource: &ResourceName, token: Token) -> Result<Arc<Grant>, Refusal> {
-        self.holders(resource).into_iter().find(|grant| grant.token == token).cloned().ok_or(Refusal::NotLive)
+        self.holders(resource)
+            .into_iter()
+            .find(|grant| grant.token == token)
+            .cloned()
+            .ok_or(Refusal::NotLive)
     }
 
     fn living(&self, id: LeaseId) -> Result<&Lease, Refusal> {
         if let Some(lease) = self.leases.get(&id) {
             return match lease.ending {
-                Some(how) => Err(Refusal::LeaseEnded { how: Some(how), ended_at_ms: Some(self.now_ms) }),
+                Some(how) => {
+                    Err(Refusal::LeaseEnded { how: Some(how), ended_at_ms: Some(self.now_ms) })
+                }
                 None => Ok(lease),
             };
         }
-        let remembered = self.ended.iter().find(|row| matches!(row.what, Memory::Lease(ended) if ended == id));
+        let remembered =
+            self.ended.iter().find(|row| matches!(row.what, Memory::Lease(ended) if ended == id));
         Err(remembered.map_or(Refusal::LeaseUnknown, |row| Refusal::LeaseEnded {
             how: Some(row.how),
             ended_at_ms: Some(row.at_ms),
@@ -212,14 +234,15 @@ impl Naive {
 // Acquire.
 impl Naive {
     fn acquire(&mut self, asked: &Acquire) -> Result<Outcome, Refusal> {
-        if let Some(id) = &asked.request_id {
-            if let Some(answer) = self.repeat(asked, id) {
-                return answer;
-            }
+        let known = asked.request_id.as_ref().and_then(|id| self.repeat(asked, id));
+        if let Some(answer) = known {
+            return answer;
         }
         self.check(asked)?;
         let first = self.first(&asked.resource).map(|ticket| ticket.priority);
-        if self.admitted(&asked.resource, asked.mode) && first.is_none_or(|first| first < asked.priority) {
+        if self.admitted(&asked.resource, asked.mode)
+            && first.is_none_or(|first| first < asked.priority)
+        {
             return Ok(self.grant_new(asked));
         }
         if !asked.wait {
@@ -232,8 +255,11 @@ impl Naive {
     fn repeat(&mut self, asked: &Acquire, id: &RequestId) -> Option<Result<Outcome, Refusal>> {
         let key = (asked.owner.clone(), id.clone());
         let old = self.ended.iter().find_map(|row| match &row.what {
-            Memory::Request { owner, id: ended, content, token } if *owner == key.0 && *ended == key.1 => {
-                let refusal = Refusal::RequestEnded { token: *token, how: row.how, ended_at_ms: row.at_ms };
+            Memory::Request { owner, id: ended, content, token }
+                if *owner == key.0 && *ended == key.1 =>
+            {
+                let refusal =
+                    Refusal::RequestEnded { token: *token, how: row.how, ended_at_ms: row.at_ms };
                 Some(if *content == content_of(asked) { refusal } else { Refusal::RequestReused })
             }
             _ => None,
@@ -244,17 +270,30 @@ impl Naive {
         if *self.requests.get(&key)? != content_of(asked) {
             return Some(Err(Refusal::RequestReused));
         }
-        let is_mine = |owner: &Owner, request: &Option<RequestId>| *owner == key.0 && request.as_ref() == Some(id);
-        if let Some(slot) = self.grants.iter_mut().find(|grant| is_mine(&grant.owner, &grant.request_id)) {
+        let is_mine = |owner: &Owner, request: &Option<RequestId>| {
+            *owner == key.0 && request.as_ref() == Some(id)
+        };
+        if let Some(slot) =
+            self.grants.iter_mut().find(|grant| is_mine(&grant.owner, &grant.request_id))
+        {
             let lease = &self.leases[&slot.lease];
             if let Some(how) = lease.ending {
-                return Some(Err(Refusal::RequestEnded { token: Some(slot.token), how, ended_at_ms: self.now_ms }));
+                return Some(Err(Refusal::RequestEnded {
+                    token: Some(slot.token),
+                    how,
+                    ended_at_ms: self.now_ms,
+                }));
             }
             // Whoever gave it up for lost before this repeat must see that it is another's now.
             *slot = Arc::new(Grant { attachment: slot.attachment + 1, ..(**slot).clone() });
-            return Some(Ok(Outcome::Granted { grant: slot.clone(), ttl_ms: lease.ttl_ms, repeat: true }));
+            return Some(Ok(Outcome::Granted {
+                grant: slot.clone(),
+                ttl_ms: lease.ttl_ms,
+                repeat: true,
+            }));
         }
-        let ticket = self.tickets.iter().find(|ticket| is_mine(&ticket.owner, &ticket.request_id))?.clone();
+        let ticket =
+            self.tickets.iter().find(|ticket| is_mine(&ticket.owner, &ticket.request_id))?.clone();
         if let Err(refusal) = self.living(ticket.lease) {
             return Some(Err(refusal));
         }
@@ -264,12 +303,14 @@ impl Naive {
     fn attach(&mut self, ticket: &Ticket, asked: &Acquire) -> Result<Outcome, Refusal> {
         let resource = ticket.resource.clone();
         let before_it = self.line(&resource).into_iter().take_while(|other| other.id != ticket.id);
-        let next = before_it.filter(|other| other.attached).count() == 0 && self.admitted(&resource, ticket.mode);
+        let next = before_it.filter(|other| other.attached).count() == 0
+            && self.admitted(&resource, ticket.mode);
         if !asked.wait && !next {
             return Err(self.blockers(&resource));
         }
         if !ticket.attached {
-            let own = std::iter::once(ticket.lease).chain(ticket.behalf.iter().flat_map(|all| all.iter().copied()));
+            let own = std::iter::once(ticket.lease)
+                .chain(ticket.behalf.iter().flat_map(|all| all.iter().copied()));
             if let Some(cycle) = self.cycle(ticket, own.collect()) {
                 self.ticket_left(ticket, LeftHow::Deadlock);
                 self.pump(&resource);
@@ -326,7 +367,11 @@ impl Naive {
         room(Bound::Grants, (self.grants.len() + self.tickets.len()) as u64, limits.grants_max)?;
         let more = bytes(asked.metadata.as_ref());
         if more > 0 && self.metadata_bytes() + more > limits.metadata_bytes_max {
-            return Err(Refusal::Full { bound: Bound::Metadata, max: limits.metadata_bytes_max, queue_length });
+            return Err(Refusal::Full {
+                bound: Bound::Metadata,
+                max: limits.metadata_bytes_max,
+                queue_length,
+            });
         }
         room(Bound::Tokens, self.last_token + self.tickets.len() as u64, Token::LIMIT - 1)
     }
@@ -345,14 +390,17 @@ impl Naive {
 
     fn check_line(&self, asked: &Acquire) -> Result<(), Refusal> {
         let queue_length = self.line(&asked.resource).len();
-        let of_domain = self.domains.get(asked.resource.domain()).and_then(|limits| limits.queue_max);
+        let of_domain =
+            self.domains.get(asked.resource.domain()).and_then(|limits| limits.queue_max);
         let mine = self.tickets.iter().filter(|ticket| *ticket.owner == asked.owner).count();
         let bounds = [
             (Bound::Queue, queue_length, u64::from(of_domain.unwrap_or(self.limits.queue_max))),
             (Bound::ClientTickets, mine, u64::from(self.limits.client_tickets_max)),
             (Bound::Tickets, self.tickets.len(), self.limits.tickets_max),
         ];
-        if let Some((bound, _, max)) = bounds.into_iter().find(|(_, used, max)| *used as u64 >= *max) {
+        if let Some((bound, _, max)) =
+            bounds.into_iter().find(|(_, used, max)| *used as u64 >= *max)
+        {
             return Err(Refusal::Full { bound, max, queue_length });
         }
         let mut own: BTreeSet<LeaseId> = self.behalf(asked);
@@ -367,7 +415,8 @@ impl Naive {
     }
 
     fn behalf(&self, asked: &Acquire) -> BTreeSet<LeaseId> {
-        let held = asked.holding.iter().filter_map(|held| self.live(&held.resource, held.token).ok());
+        let held =
+            asked.holding.iter().filter_map(|held| self.live(&held.resource, held.token).ok());
         held.filter(|grant| *grant.owner == asked.owner).map(|grant| grant.lease).collect()
     }
 
@@ -398,7 +447,14 @@ impl Naive {
     fn open_single(&mut self, asked: &Acquire) {
         if let Basis::Single { lease, ttl_ms } = asked.basis {
             let owner = asked.owner.clone();
-            let new = Lease { owner, ttl_ms, single: true, ending: None, metadata: None, lost: Vec::new() };
+            let new = Lease {
+                owner,
+                ttl_ms,
+                single: true,
+                ending: None,
+                metadata: None,
+                lost: Vec::new(),
+            };
             self.leases.insert(lease, new);
         }
         if let Some(id) = &asked.request_id {
@@ -427,7 +483,12 @@ impl Naive {
         });
         let (id, lease) = (ticket.id, ticket.lease);
         self.tickets.push(ticket);
-        Outcome::Queued { ticket: id, attachment: 1, lease, queue_length: self.line(&asked.resource).len() }
+        Outcome::Queued {
+            ticket: id,
+            attachment: 1,
+            lease,
+            queue_length: self.line(&asked.resource).len(),
+        }
     }
 
     /// Gives the lock to whoever asked; those who waited longer and stand behind are overtaken.
@@ -484,8 +545,12 @@ impl Naive {
 // Deadlock: from wait to wait until one of the caller's own leases is met.
 impl Naive {
     fn cycle(&self, new: &Ticket, own: BTreeSet<LeaseId>) -> Option<Vec<CycleStep>> {
-        let waits: Vec<&Ticket> = self.tickets.iter().filter(|one| one.attached && one.id != new.id).collect();
-        let step = |ticket: &Ticket| CycleStep { owner: ticket.owner.clone(), resource: ticket.resource.clone() };
+        let waits: Vec<&Ticket> =
+            self.tickets.iter().filter(|one| one.attached && one.id != new.id).collect();
+        let step = |ticket: &Ticket| CycleStep {
+            owner: ticket.owner.clone(),
+            resource: ticket.resource.clone(),
+        };
         let mut paths: Vec<Vec<&Ticket>> = vec![vec![new]];
         let mut seen: BTreeSet<TicketId> = BTreeSet::from([new.id]);
         while let Some(path) = (!paths.is_empty()).then(|| paths.remove(0)) {
@@ -498,7 +563,8 @@ impl Naive {
                 return Some(path.into_iter().map(step).collect());
             }
             blocked_by.sort();
-            let next = waits.iter().filter(|one| blocked_by.iter().any(|lease| waits_for(one, *lease)));
+            let next =
+                waits.iter().filter(|one| blocked_by.iter().any(|lease| waits_for(one, *lease)));
             for one in next {
                 if seen.insert(one.id) {
                     paths.push(path.iter().copied().chain([*one]).collect());
@@ -511,7 +577,10 @@ impl Naive {
     fn in_the_way(&self, wait: &Ticket) -> Vec<LeaseId> {
         let holders = self.holders(&wait.resource).into_iter();
         let holders = holders.filter(|grant| clash(grant.mode, wait.mode)).map(|grant| grant.lease);
-        let line = self.tickets.iter().filter(|one| one.attached && one.id != wait.id && stands_before(one, wait));
+        let line = self
+            .tickets
+            .iter()
+            .filter(|one| one.attached && one.id != wait.id && stands_before(one, wait));
         holders.chain(line.map(|one| one.lease)).collect()
     }
 }
@@ -551,7 +620,12 @@ impl Naive {
             self.leases.remove(&ticket.lease);
         }
         if how == LeftHow::Cancelled {
-            self.request_ended(&ticket.owner, ticket.request_id.as_ref(), None, EndedHow::Cancelled);
+            self.request_ended(
+                &ticket.owner,
+                ticket.request_id.as_ref(),
+                None,
+                EndedHow::Cancelled,
+            );
         } else if let Some(id) = &ticket.request_id {
             self.requests.remove(&((*ticket.owner).clone(), id.clone()));
         }
@@ -563,7 +637,13 @@ impl Naive {
         });
     }
 
-    fn request_ended(&mut self, owner: &Owner, id: Option<&RequestId>, token: Option<Token>, how: EndedHow) {
+    fn request_ended(
+        &mut self,
+        owner: &Owner,
+        id: Option<&RequestId>,
+        token: Option<Token>,
+        how: EndedHow,
+    ) {
         let Some(id) = id else { return };
         let Some(content) = self.requests.remove(&(owner.clone(), id.clone())) else { return };
         let what = Memory::Request { owner: owner.clone(), id: id.clone(), content, token };
@@ -575,7 +655,9 @@ impl Naive {
         self.ended.push(Ended { what, how, at_ms: self.now_ms });
         for _ in 0..2 {
             let is_mine = |row: &Ended| matches!(&row.what, Memory::Request { owner: of, .. } if Some(of) == owner);
-            if self.ended.iter().filter(|row| is_mine(row)).count() > self.limits.client_ended_max as usize {
+            if self.ended.iter().filter(|row| is_mine(row)).count()
+                > self.limits.client_ended_max as usize
+            {
                 let oldest = self.ended.iter().position(is_mine).expect("counted above");
                 self.ended.remove(oldest);
             }
@@ -592,7 +674,11 @@ impl Naive {
             return Err(Refusal::NotHolder);
         }
         match self.leases[&grant.lease].ending {
-            Some(how) => Err(Refusal::RequestEnded { token: Some(grant.token), how, ended_at_ms: self.now_ms }),
+            Some(how) => Err(Refusal::RequestEnded {
+                token: Some(grant.token),
+                how,
+                ended_at_ms: self.now_ms,
+            }),
             None => Ok(grant),
         }
     }
@@ -611,7 +697,9 @@ impl Naive {
         match () {
             () if !grant.single => return Err(Refusal::LeaseIsExplicit),
             () if grant.draining => return Err(Refusal::Draining),
-            () if ttl_ms < min_ms || ttl_ms > max_ms => return Err(Refusal::TtlOutOfRange { min_ms, max_ms }),
+            () if ttl_ms < min_ms || ttl_ms > max_ms => {
+                return Err(Refusal::TtlOutOfRange { min_ms, max_ms });
+            }
             () if ttl_ms > cap_ms => return Err(Refusal::TtlAboveCap { cap_ms }),
             () => {}
         }
@@ -620,17 +708,32 @@ impl Naive {
         Ok(Outcome::Renewed { lease: grant.lease, ttl_ms })
     }
 
-    fn open(&mut self, id: LeaseId, owner: &Owner, ttl_ms: u64, metadata: Option<&Metadata>) -> Result<Outcome, Refusal> {
+    fn open(
+        &mut self,
+        id: LeaseId,
+        owner: &Owner,
+        ttl_ms: u64,
+        metadata: Option<&Metadata>,
+    ) -> Result<Outcome, Refusal> {
         self.check_new_lease(id, ttl_ms)?;
         let full = |bound, max| Err(Refusal::Full { bound, max, queue_length: 0 });
         if self.leases.len() as u64 >= self.limits.leases_max {
             return full(Bound::Leases, self.limits.leases_max);
         }
-        if bytes(metadata) > 0 && self.metadata_bytes() + bytes(metadata) > self.limits.metadata_bytes_max {
+        if bytes(metadata) > 0
+            && self.metadata_bytes() + bytes(metadata) > self.limits.metadata_bytes_max
+        {
             return full(Bound::Metadata, self.limits.metadata_bytes_max);
         }
         let metadata = metadata.cloned();
-        let new = Lease { owner: owner.clone(), ttl_ms, single: false, ending: None, metadata, lost: Vec::new() };
+        let new = Lease {
+            owner: owner.clone(),
+            ttl_ms,
+            single: false,
+            ending: None,
+            metadata,
+            lost: Vec::new(),
+        };
         self.leases.insert(id, new);
         self.tell(EventKind::LeaseOpened { lease: id, owner: Arc::new(owner.clone()), ttl_ms });
         Ok(Outcome::LeaseOpened { ttl_ms })
@@ -644,7 +747,8 @@ impl Naive {
     }
 
     fn expire(&mut self, leases: &[LeaseId]) -> Outcome {
-        let living: Vec<LeaseId> = leases.iter().copied().filter(|id| self.living(*id).is_ok()).collect();
+        let living: Vec<LeaseId> =
+            leases.iter().copied().filter(|id| self.living(*id).is_ok()).collect();
         self.end_pieces(&living, EndedHow::Expired)
     }
 
@@ -660,13 +764,15 @@ impl Naive {
                 self.leases.get_mut(id).expect("looked at above").ending = Some(how);
                 self.tell(EventKind::Ending { lease: *id });
             }
-            let tickets: Vec<Ticket> = self.tickets.iter().filter(|one| one.lease == *id).cloned().collect();
+            let tickets: Vec<Ticket> =
+                self.tickets.iter().filter(|one| one.lease == *id).cloned().collect();
             for ticket in tickets.into_iter().take(budget) {
                 budget -= 1;
                 self.ticket_left(&ticket, LeftHow::LeaseEnded);
                 lines.push(ticket.resource);
             }
-            let grants: Vec<Arc<Grant>> = self.grants.iter().filter(|one| one.lease == *id).cloned().collect();
+            let grants: Vec<Arc<Grant>> =
+                self.grants.iter().filter(|one| one.lease == *id).cloned().collect();
             for grant in grants.into_iter().take(budget) {
                 budget -= 1;
                 self.grant_ended(&grant, how);
@@ -688,7 +794,10 @@ impl Naive {
     }
 
     fn cancel(&mut self, owner: &Owner, id: &RequestId) -> Result<Outcome, Refusal> {
-        let mut mine = self.tickets.iter().filter(|one| *one.owner == *owner && one.request_id.as_ref() == Some(id));
+        let mut mine = self
+            .tickets
+            .iter()
+            .filter(|one| *one.owner == *owner && one.request_id.as_ref() == Some(id));
         let ticket = mine.next().cloned().ok_or(Refusal::NotWaiting)?;
         self.ticket_left(&ticket, LeftHow::Cancelled);
         self.pump(&ticket.resource);
@@ -717,14 +826,20 @@ impl Naive {
     }
 
     fn drained(&mut self, token: Token) -> Result<Outcome, Refusal> {
-        let grant = self.grants.iter().find(|one| one.token == token && one.draining).cloned().ok_or(Refusal::Void)?;
+        let grant = self
+            .grants
+            .iter()
+            .find(|one| one.token == token && one.draining)
+            .cloned()
+            .ok_or(Refusal::Void)?;
         self.grant_ended(&grant, EndedHow::Forced);
         self.pump(&grant.resource);
         DONE
     }
 
     fn pass_on(&mut self, token: Token, attachment: u32) -> Result<Outcome, Refusal> {
-        let grant = self.grants.iter().find(|one| one.token == token).cloned().ok_or(Refusal::NotLive)?;
+        let grant =
+            self.grants.iter().find(|one| one.token == token).cloned().ok_or(Refusal::NotLive)?;
         if grant.attachment != attachment {
             return Err(Refusal::Void);
         }
@@ -756,7 +871,8 @@ impl Naive {
 }
 
 fn bytes(metadata: Option<&Metadata>) -> u64 {
-    metadata.map_or(0, |pairs| pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum())
+    metadata
+        .map_or(0, |pairs| pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum())
 }
 
 fn content_of(asked: &Acquire) -> Content {

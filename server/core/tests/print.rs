@@ -1,6 +1,8 @@
 //! A command as a line that `line` reads back, so that a random failure can be pasted.
 
-use leasehold_core::command::{Acquire, Basis, Caller, Command, ForceWhen, GrantRef, LeftHow, Metadata, Mode};
+use leasehold_core::command::{
+    Acquire, Basis, Caller, Command, ForceWhen, GrantRef, LeftHow, Metadata, Mode,
+};
 use leasehold_core::limits::Limits;
 use leasehold_core::name::Owner;
 use std::fmt::Write as _;
@@ -32,9 +34,14 @@ fn body(command: &Command) -> String {
             format!("open {:x} {} ttl={}{meta}", open.lease.0, owner(&open.owner), open.ttl_ms)
         }
         Command::EndLease { lease, caller } => format!("end {:x}{}", lease.0, caller_of(caller)),
-        Command::CancelWait { owner: who, request_id } => format!("cancel {request_id} {}", owner(who)),
+        Command::CancelWait { owner: who, request_id } => {
+            format!("cancel {request_id} {}", owner(who))
+        }
         Command::ForceRelease { resource, token, when, .. } => {
-            format!("force {resource} {token} {}", if *when == ForceWhen::Now { "now" } else { "drain" })
+            format!(
+                "force {resource} {token} {}",
+                if *when == ForceWhen::Now { "now" } else { "drain" }
+            )
         }
         Command::Expire { leases, .. } => {
             leases.iter().fold("expire".to_owned(), |text, id| format!("{text} {:x}", id.0))
@@ -42,7 +49,9 @@ fn body(command: &Command) -> String {
         Command::EndDrained { token, .. } => format!("drained {token}"),
         Command::PassOn { token, attachment, .. } => format!("passon {token} {attachment}"),
         Command::Detach { ticket, attachment, .. } => format!("detach {ticket} {attachment}"),
-        Command::Leave { ticket, attachment, how, .. } => format!("leave {ticket} {attachment} {}", left(*how)),
+        Command::Leave { ticket, attachment, how, .. } => {
+            format!("leave {ticket} {attachment} {}", left(*how))
+        }
         Command::Continue { lease } => format!("continue {:x}", lease.0),
         Command::Trim { ended_before_ms, history_before_ms } => {
             format!("trim ended={ended_before_ms} history={history_before_ms}")
@@ -63,10 +72,16 @@ fn body(command: &Command) -> String {
 fn acquire(asked: &Acquire) -> String {
     let mut text = format!("acquire {} {}", asked.resource, owner(&asked.owner));
     match asked.basis {
-        Basis::Single { lease, ttl_ms } => push(&mut text, format_args!(" lease={:x} ttl={ttl_ms}", lease.0)),
+        Basis::Single { lease, ttl_ms } => {
+            push(&mut text, format_args!(" lease={:x} ttl={ttl_ms}", lease.0))
+        }
         Basis::Explicit { lease } => push(&mut text, format_args!(" on={:x}", lease.0)),
     }
-    let flags = [(asked.mode == Mode::Shared, " shared"), (asked.wait, " wait"), (asked.keep_place, " keep")];
+    let flags = [
+        (asked.mode == Mode::Shared, " shared"),
+        (asked.wait, " wait"),
+        (asked.keep_place, " keep"),
+    ];
     text.extend(flags.iter().filter(|(on, _)| *on).map(|(_, word)| *word));
     if let Some(id) = &asked.request_id {
         push(&mut text, format_args!(" req={id}"));
@@ -81,7 +96,8 @@ fn acquire(asked: &Acquire) -> String {
         push(&mut text, format_args!(" cap={cap_ms}"));
     }
     if !asked.holding.is_empty() {
-        let held: Vec<String> = asked.holding.iter().map(|one| format!("{}#{}", one.resource, one.token)).collect();
+        let held: Vec<String> =
+            asked.holding.iter().map(|one| format!("{}#{}", one.resource, one.token)).collect();
         push(&mut text, format_args!(" holding={}", held.join(",")));
     }
     text + &metadata(asked.metadata.as_ref())

@@ -61,11 +61,15 @@ type Log = Vec<(Header, Vec<Command>)>;
 fn record(seed: &HistorySeed) -> (Log, Vec<Applied>) {
     let mut table = LockTable::new(limits(seed.tight));
     let mut drawer = Drawer::new(seed);
-    let log: Log = seed.entries.iter().map(|entry| {
-        let (header, commands) = drawer.entry(entry, &table);
-        table.apply(header, &commands);
-        (header, commands)
-    }).collect();
+    let log: Log = seed
+        .entries
+        .iter()
+        .map(|entry| {
+            let (header, commands) = drawer.entry(entry, &table);
+            table.apply(header, &commands);
+            (header, commands)
+        })
+        .collect();
     let mut again = LockTable::new(limits(seed.tight));
     let came_out = log.iter().map(|(header, commands)| again.apply(*header, commands)).collect();
     assert_eq!(again.freeze().digest(), table.freeze().digest());
@@ -134,7 +138,11 @@ fn rows_out_of_their_order_are_refused() {
         let twice = import(|rows| rows.insert(at, rows[at].clone()));
         assert_eq!(twice, Err(ImportError::OutOfOrder), "row {at} twice");
         if at > 2 {
-            assert_eq!(import(|rows| rows.swap(at - 1, at)), Err(ImportError::OutOfOrder), "row {at} too early");
+            assert_eq!(
+                import(|rows| rows.swap(at - 1, at)),
+                Err(ImportError::OutOfOrder),
+                "row {at} too early"
+            );
         }
     }
 }
@@ -145,12 +153,20 @@ fn rows_that_contradict_each_other_are_refused() {
     let without = |id: u128| import(|rows| drop(rows.remove(position(rows, is_lease(id)))));
     assert_eq!(without(0xa), Err(ImportError::NoLease(LeaseId(0xa))));
     assert_eq!(without(0xd), Err(ImportError::NoLease(LeaseId(0xd))), "a ticket's lease");
-    let no_item = import(|rows| drop(rows.remove(position(rows, |row| matches!(row, Row::Grant(g) if g.token.0 == 3)))));
+    let no_item = import(|rows| {
+        drop(rows.remove(position(rows, |row| matches!(row, Row::Grant(g) if g.token.0 == 3))))
+    });
     assert_eq!(no_item, Err(ImportError::EmptyLease(LeaseId(0xc))));
-    let two = import(|rows| change_grant(rows, 3, |grant| grant.mode = leasehold_core::command::Mode::Exclusive));
+    let two = import(|rows| {
+        change_grant(rows, 3, |grant| grant.mode = leasehold_core::command::Mode::Exclusive)
+    });
     assert!(matches!(two, Err(ImportError::TwoHolders(_))), "{two:?}");
     let other = import(|rows| change_grant(rows, 3, |grant| grant.single = false));
-    assert_eq!(other, Err(ImportError::NoLease(LeaseId(0xc))), "a grant that says another kind of lease");
+    assert_eq!(
+        other,
+        Err(ImportError::NoLease(LeaseId(0xc))),
+        "a grant that says another kind of lease"
+    );
     let other = import(|rows| change_grant(rows, 3, |grant| grant.lease = LeaseId(0xb)));
     assert!(matches!(other, Err(ImportError::NoLease(_))), "{other:?}");
 }
@@ -158,7 +174,10 @@ fn rows_that_contradict_each_other_are_refused() {
 #[test]
 fn requests_and_what_they_name_must_name_each_other() {
     let is_live = |row: &Row| matches!(row, Row::Live(_));
-    assert_eq!(import(|rows| drop(rows.remove(position(rows, is_live)))), Err(ImportError::DanglingRequest));
+    assert_eq!(
+        import(|rows| drop(rows.remove(position(rows, is_live)))),
+        Err(ImportError::DanglingRequest)
+    );
     let renamed = import(|rows| {
         let at = position(rows, is_live);
         if let Row::Live(LiveRequest { id, .. }) = &mut rows[at] {
@@ -167,8 +186,9 @@ fn requests_and_what_they_name_must_name_each_other() {
     });
     assert_eq!(renamed, Err(ImportError::DanglingRequest));
     let both = import(|rows| {
-        if let Some(Row::Ended(EndedRow { what: EndedWhat::Request { id, .. }, .. })) =
-            rows.iter_mut().find(|row| matches!(row, Row::Ended(EndedRow { what: EndedWhat::Request { .. }, .. })))
+        if let Some(Row::Ended(EndedRow { what: EndedWhat::Request { id, .. }, .. })) = rows
+            .iter_mut()
+            .find(|row| matches!(row, Row::Ended(EndedRow { what: EndedWhat::Request { .. }, .. })))
         {
             *id = RequestId::parse("r1").expect("legal id");
         }
@@ -201,7 +221,9 @@ fn the_digest_sees_every_field() {
     };
     let ticket = |change: &dyn Fn(&mut Ticket)| {
         digest(&|rows| {
-            if let Some(Row::Ticket(ticket)) = rows.iter_mut().find(|row| matches!(row, Row::Ticket(_))) {
+            if let Some(Row::Ticket(ticket)) =
+                rows.iter_mut().find(|row| matches!(row, Row::Ticket(_)))
+            {
                 change(Arc::make_mut(ticket));
             }
         })

@@ -18,9 +18,9 @@
 //! must be sound, and equal to itself after a snapshot.
 
 use crate::{line, show};
+use leasehold_core::limits::Limits;
 use leasehold_core::row::Row;
 use leasehold_core::{Applied, Command, Header, LockTable, ResourceName};
-use leasehold_core::limits::Limits;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -40,7 +40,8 @@ fn scenarios_come_out_as_written() {
         if rewrite {
             std::fs::write(&file, came_out).expect("writable scenario");
         } else if let Some(difference) = first_difference(&written, &came_out) {
-            writeln!(wrong, "{}: {difference}", file.display()).expect("writing to a string does not fail");
+            writeln!(wrong, "{}: {difference}", file.display())
+                .expect("writing to a string does not fail");
         }
     }
     assert!(
@@ -125,7 +126,8 @@ impl Run {
         let breaches = self.table.sound();
         assert!(breaches.is_empty(), "{breaches:?} after\n{}", self.out);
         let frozen = self.table.freeze();
-        let again = LockTable::import(frozen.rows()).unwrap_or_else(|why| panic!("{why} after\n{}", self.out));
+        let again = LockTable::import(frozen.rows())
+            .unwrap_or_else(|why| panic!("{why} after\n{}", self.out));
         assert_eq!(again.freeze().digest(), frozen.digest());
         assert_eq!(again.counts(), self.table.counts());
         applied
@@ -136,10 +138,14 @@ impl Run {
         let (from, to) = range.split_once("..").expect("times A..B COMMAND");
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
         for number in line::number::<u64>(from)..=line::number(to) {
-            let text = template.replace("{}", &number.to_string()).replace("{x}", &format!("{number:x}"));
+            let text =
+                template.replace("{}", &number.to_string()).replace("{x}", &format!("{number:x}"));
             let command = line::parse(&text, self.header.term, self.table.limits());
             let applied = self.table.apply(self.header, &[command]);
-            let outcomes = applied.outcomes.iter().map(|outcome| format!("= {}", first_word(&show::outcome(outcome))));
+            let outcomes = applied
+                .outcomes
+                .iter()
+                .map(|outcome| format!("= {}", first_word(&show::outcome(outcome))));
             let events = applied.events.iter().map(|event| {
                 let text = show::event(event);
                 format!("* {}", first_word(text.split_once(": ").map_or("", |(_, kind)| kind)))
@@ -156,8 +162,14 @@ impl Run {
 
     fn show(&mut self, name: &str) {
         let resource = ResourceName::parse(name).expect("legal name");
-        let Some(view) = self.table.lock_view(&resource, usize::MAX) else { return self.say("free") };
-        let holders: Vec<String> = view.holders.iter().map(|grant| format!("{}#{}", grant.owner.client, grant.token)).collect();
+        let Some(view) = self.table.lock_view(&resource, usize::MAX) else {
+            return self.say("free");
+        };
+        let holders: Vec<String> = view
+            .holders
+            .iter()
+            .map(|grant| format!("{}#{}", grant.owner.client, grant.token))
+            .collect();
         self.say(&format!("held by [{}]", holders.join(" ")));
         for ticket in &view.queue {
             self.say(&show::ticket(ticket));
@@ -166,8 +178,12 @@ impl Run {
 
     fn lost(&mut self, id: &str) {
         let id = leasehold_core::LeaseId(u128::from_str_radix(id, 16).expect("hexadecimal id"));
-        let lost: Vec<String> =
-            self.table.lost_on(id).iter().map(|lost| format!("{}#{} {:?}", lost.resource, lost.token, lost.how)).collect();
+        let lost: Vec<String> = self
+            .table
+            .lost_on(id)
+            .iter()
+            .map(|lost| format!("{}#{} {:?}", lost.resource, lost.token, lost.how))
+            .collect();
         self.say(&format!("[{}]", lost.join(", ")));
     }
 

@@ -11,7 +11,10 @@ pub(crate) fn outcome(outcome: &Outcome) -> String {
             format!("{} ttl={ttl_ms}{}", grant(given), if *repeat { " again" } else { "" })
         }
         Outcome::Queued { ticket, attachment, lease, queue_length } => {
-            format!("queued ticket={ticket} attachment={attachment} lease={:x} length={queue_length}", lease.0)
+            format!(
+                "queued ticket={ticket} attachment={attachment} lease={:x} length={queue_length}",
+                lease.0
+            )
         }
         Outcome::LeaseOpened { ttl_ms } => format!("opened ttl={ttl_ms}"),
         Outcome::Renewed { lease, ttl_ms } => format!("renewed lease={:x} ttl={ttl_ms}", lease.0),
@@ -29,8 +32,10 @@ fn why(refusal: &Refusal) -> String {
             format!("full {} max={max} length={queue_length}", bound_name(*bound))
         }
         Refusal::WouldDeadlock { cycle } => {
-            let steps: Vec<String> =
-                cycle.iter().map(|step| format!("{} waits for {}", step.owner.client, step.resource)).collect();
+            let steps: Vec<String> = cycle
+                .iter()
+                .map(|step| format!("{} waits for {}", step.owner.client, step.resource))
+                .collect();
             format!("would deadlock: {}", steps.join(", "))
         }
         Refusal::TtlOutOfRange { min_ms, max_ms } => format!("ttl out of range {min_ms}..{max_ms}"),
@@ -57,9 +62,17 @@ fn why(refusal: &Refusal) -> String {
 }
 
 fn held(blockers: &Blockers) -> String {
-    let holders: Vec<String> =
-        blockers.holders.iter().map(|grant| format!("{}#{}", grant.owner.client, grant.token)).collect();
-    format!("held by [{}] of {}, length={}", holders.join(" "), blockers.holders_total, blockers.queue_length)
+    let holders: Vec<String> = blockers
+        .holders
+        .iter()
+        .map(|grant| format!("{}#{}", grant.owner.client, grant.token))
+        .collect();
+    format!(
+        "held by [{}] of {}, length={}",
+        holders.join(" "),
+        blockers.holders_total,
+        blockers.queue_length
+    )
 }
 
 /// What changed, with its revision.
@@ -68,17 +81,27 @@ pub(crate) fn event(event: &Event) -> String {
         EventKind::LeaseOpened { lease, owner, ttl_ms } => {
             format!("lease {:x} opened by={} ttl={ttl_ms}", lease.0, owner.client)
         }
-        EventKind::LeaseChanged { lease, ttl_ms } => format!("lease {:x} changed ttl={ttl_ms}", lease.0),
-        EventKind::LeaseEnded { lease, how, .. } => format!("lease {:x} ended {}", lease.0, how_name(*how)),
+        EventKind::LeaseChanged { lease, ttl_ms } => {
+            format!("lease {:x} changed ttl={ttl_ms}", lease.0)
+        }
+        EventKind::LeaseEnded { lease, how, .. } => {
+            format!("lease {:x} ended {}", lease.0, how_name(*how))
+        }
         EventKind::Queued { ticket, resource, owner, mode, priority } => {
             let priority = if *priority == 0 { String::new() } else { format!(" prio={priority}") };
-            format!("queued {resource} ticket={ticket} by={}{}{priority}", owner.client, shared(*mode))
+            format!(
+                "queued {resource} ticket={ticket} by={}{}{priority}",
+                owner.client,
+                shared(*mode)
+            )
         }
         EventKind::Left { ticket, resource, owner, how } => {
             format!("left {resource} ticket={ticket} by={} {how:?}", owner.client)
         }
         EventKind::Granted { grant: given, .. } => grant(given),
-        EventKind::Ended(record) => format!("ended {} {}", grant(&record.grant), how_name(record.how)),
+        EventKind::Ended(record) => {
+            format!("ended {} {}", grant(&record.grant), how_name(record.how))
+        }
         EventKind::Draining { grant: given, by, reason } => {
             format!("draining {} by {by}: {reason}", grant(given))
         }
@@ -93,7 +116,11 @@ pub(crate) fn event(event: &Event) -> String {
 fn grant(grant: &Grant) -> String {
     let ticket = grant.ticket.map_or(String::new(), |ticket| format!(" ticket={ticket}"));
     let draining = if grant.draining { " draining" } else { "" };
-    let attachment = if grant.attachment == 1 { String::new() } else { format!(" attachment={}", grant.attachment) };
+    let attachment = if grant.attachment == 1 {
+        String::new()
+    } else {
+        format!(" attachment={}", grant.attachment)
+    };
     let on = if grant.single { "lease" } else { "on" };
     format!(
         "granted {}#{} by={} {on}={:x}{}{ticket}{attachment}{draining}",

@@ -48,16 +48,22 @@ mod tests {
     #[test]
     fn json_in_any_form_is_accepted() {
         assert!(check(&HeaderMap::new()).is_ok());
-        for value in
-            ["*/*", "", "application/json", "text/html, application/*;q=0.8", "Application/JSON;q=0.1", "text/html,*/*;q=0.001"]
-        {
+        for value in [
+            "*/*",
+            "",
+            "application/json",
+            "text/html, application/*;q=0.8",
+            "Application/JSON;q=0.1",
+            "text/html,*/*;q=0.001",
+        ] {
             assert_eq!(status(value), 200, "{value}");
         }
     }
 
     #[test]
     fn anything_else_alone_is_not() {
-        for value in ["text/html", "application/xml, text/*", "application/json;q=0", "*/*;q=0.000"] {
+        for value in ["text/html", "application/xml, text/*", "application/json;q=0", "*/*;q=0.000"]
+        {
             assert_eq!(status(value), 406, "{value}");
         }
     }

@@ -65,7 +65,8 @@ impl Answer {
     }
 
     pub(crate) fn respond(self) -> HttpResponse {
-        let mut response = HttpResponse::with_body(StatusCode::OK, BoxBody::new(Bytes::from(self.body)));
+        let mut response =
+            HttpResponse::with_body(StatusCode::OK, BoxBody::new(Bytes::from(self.body)));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, self.content_type);
         for (name, number) in

@@ -20,7 +20,12 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(settings: Settings, node: Node, registry: Registry, metrics: Metrics) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        node: Node,
+        registry: Registry,
+        metrics: Metrics,
+    ) -> Self {
         let anonymous = Caller::anonymous();
         Self { node, settings, metrics, registry, anonymous, stopping: AtomicBool::new(false) }
     }

@@ -61,8 +61,15 @@ pub(crate) async fn read(
     if announced.and_then(|text| text.parse::<u64>().ok()).is_some_and(|n| n > size_max as u64) {
         return Err(too_large(size_max));
     }
-    Reading { payload, size_max, timeout, first: Bytes::new(), rest: BytesMut::new(), late: Late::NotYet }
-        .await
+    Reading {
+        payload,
+        size_max,
+        timeout,
+        first: Bytes::new(),
+        rest: BytesMut::new(),
+        late: Late::NotYet,
+    }
+    .await
 }
 
 fn too_large(size_max: usize) -> Fault {
@@ -173,15 +180,17 @@ pub(crate) async fn discard(payload: &mut Payload, headers: &HeaderMap, size_max
     }
     // One look hands over to the connection, which then delivers what it has already received.
     let mut looked = false;
-    std::future::poll_fn(|cx| loop {
-        match payload.poll_next_unpin(cx) {
-            Poll::Ready(Some(Ok(_))) => {}
-            Poll::Ready(_) => return Poll::Ready(()),
-            Poll::Pending if looked => return Poll::Ready(()),
-            Poll::Pending => {
-                looked = true;
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+    std::future::poll_fn(|cx| {
+        loop {
+            match payload.poll_next_unpin(cx) {
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending if looked => return Poll::Ready(()),
+                Poll::Pending => {
+                    looked = true;
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
             }
         }
     })
@@ -195,8 +204,7 @@ mod tests {
     use actix_web::test::TestRequest;
     use futures_util::{FutureExt as _, stream};
 
-    type BoxedPayloadStream =
-        Pin<Box<dyn Stream<Item = Result<Bytes, PayloadError>>>>;
+    type BoxedPayloadStream = Pin<Box<dyn Stream<Item = Result<Bytes, PayloadError>>>>;
 
     fn typed(value: &'static str) -> Result<(), Fault> {
         let mut headers = HeaderMap::new();

@@ -49,7 +49,9 @@ pub(crate) fn check_host(headers: &HeaderMap, own: &[String]) -> Result<(), Faul
     {
         return Ok(());
     }
-    Err(forbidden("the host name is not known to be this node's; without authentication only IP addresses, localhost and configured names are"))
+    Err(forbidden(
+        "the host name is not known to be this node's; without authentication only IP addresses, localhost and configured names are",
+    ))
 }
 
 fn without_port(host: &str) -> &str {
@@ -96,7 +98,13 @@ mod tests {
     #[test]
     fn pages_of_others_do_not() {
         let host = ("host", "localhost:7070");
-        for origin in ["http://evil.example", "http://localhost:7071", "null", "", "http://localhost:7070.evil.example"] {
+        for origin in [
+            "http://evil.example",
+            "http://localhost:7071",
+            "null",
+            "",
+            "http://localhost:7070.evil.example",
+        ] {
             assert!(!write(&[host, ("origin", origin)]), "{origin}");
         }
         for site in ["cross-site", "same-site", ""] {
@@ -107,7 +115,8 @@ mod tests {
 
     #[test]
     fn reads_are_left_to_the_browser() {
-        let foreign = headers(&[("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")]);
+        let foreign =
+            headers(&[("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")]);
         assert!(check_origin(&Method::GET, &foreign).is_ok());
     }
 
@@ -115,10 +124,25 @@ mod tests {
     fn only_known_hosts_are_answered() {
         let own = ["locks.internal".to_owned()];
         let known = |host| check_host(&headers(&[("host", host)]), &own).is_ok();
-        for host in ["localhost", "LOCALHOST:7070", "127.0.0.1:7070", "10.1.2.3", "[::1]:7070", "[fe80::1]", "locks.internal:80"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:7070",
+            "127.0.0.1:7070",
+            "10.1.2.3",
+            "[::1]:7070",
+            "[fe80::1]",
+            "locks.internal:80",
+        ] {
             assert!(known(host), "{host}");
         }
-        for host in ["evil.example", "evil.example:7070", "localhost.evil.example", "127.0.0.1.evil.example", "", "[::1"] {
+        for host in [
+            "evil.example",
+            "evil.example:7070",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "",
+            "[::1",
+        ] {
             assert!(!known(host), "{host}");
         }
         assert!(check_host(&HeaderMap::new(), &own).is_ok());

@@ -10,5 +10,5 @@ pub(crate) async fn post(mut ask: Ask) -> Answered {
     let shape: wire::CancelWait<'_> = wire::parse(&body)?;
     let (owner, request_id) = from_wire::cancel_wait(&shape, &ask.caller)?;
     let cancelled = ask.node().cancel_wait(ask.call, owner, request_id).await?;
-    Ok(Answer::json(&wire::WaitCancelled { cancelled }))
+    Ok(Answer::json(&wire::WaitCancelled { cancelled: cancelled.value }).at(cancelled.revision))
 }

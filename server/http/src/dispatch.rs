@@ -121,6 +121,9 @@ fn enter(
     received: Instant,
 ) -> Result<(Caller, Call), Fault> {
     let headers = http.headers();
+    if head_size(http) > app.settings.head_max {
+        return Err(Fault::headers_too_large(app.settings.head_max));
+    }
     // Probes and scrapers reach a node by any name, and learn nothing about locks.
     if route.class != Class::Ops {
         browser::check_host(headers, &app.settings.hosts)?;
@@ -136,6 +139,11 @@ fn enter(
         return Err(Fault::shutting_down());
     }
     Ok((caller, ask::call(headers, received)?))
+}
+
+fn head_size(http: &HttpRequest) -> usize {
+    let fields = http.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    http.path().len() + http.query_string().len() + fields.sum::<usize>()
 }
 
 async fn refuse(app: &App, fault: Fault, http: &HttpRequest, mut payload: Payload) -> Answered {

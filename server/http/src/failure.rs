@@ -34,13 +34,16 @@ pub(crate) fn problem(failure: Failure) -> Problem<'static> {
         Failure::NotReady => soon(Code::NotReady, "the node has not applied its log yet"),
         Failure::Overloaded => soon(Code::Overloaded, "the node has too much to do"),
         Failure::OutcomeUnknown { request_id } => outcome_unknown(request_id.as_ref()),
-        Failure::StorageFull => {
-            retry(LATER_MS, Problem::new(503, Code::StorageFull, "the disk has only its reserve left"))
-        }
+        Failure::StorageFull => retry(
+            LATER_MS,
+            Problem::new(503, Code::StorageFull, "the disk has only its reserve left"),
+        ),
         Failure::ShuttingDown => soon(Code::ShuttingDown, "the node is stopping"),
-        Failure::DeadlinePassed => {
-            Problem::new(408, Code::RequestTimeout, "the time that the request had is over; nothing was done")
-        }
+        Failure::DeadlinePassed => Problem::new(
+            408,
+            Code::RequestTimeout,
+            "the time that the request had is over; nothing was done",
+        ),
         Failure::Internal(cause) => {
             // One operation of a batch; a whole request is logged with its trace id instead.
             tracing::error!(cause, "operation failed");
@@ -107,7 +110,11 @@ fn blocked(blockers: &Blockers) -> Problem<'static> {
     held(holders, blockers.holders_total, blockers.queue_length)
 }
 
-fn held(holders: Vec<wire::Holder<'static>>, total: usize, queue_length: usize) -> Problem<'static> {
+fn held(
+    holders: Vec<wire::Holder<'static>>,
+    total: usize,
+    queue_length: usize,
+) -> Problem<'static> {
     let detail = match (holders.first(), total) {
         (Some(holder), 1) => format!("the lock is held by {}", holder.client_id),
         (Some(_), _) => format!("the lock is held by {total} clients"),
@@ -137,7 +144,7 @@ fn full(bound: Bound, max: u64, queue_length: usize) -> Problem<'static> {
     let (reason, what, retry_ms) = match bound {
         Bound::Queue => ("queue_full", "tickets stand in line for the resource", Some(SOON_MS)),
         Bound::ClientTickets => ("client", "tickets are the client's", Some(SOON_MS)),
-        Bound::LeaseItems => ("client", "grants and tickets are on the lease", Some(SOON_MS)),
+        Bound::LeaseItems => ("capacity", "grants and tickets are on the lease", Some(SOON_MS)),
         Bound::Tickets => ("capacity", "tickets stand in line in all", Some(SOON_MS)),
         Bound::Grants => ("capacity", "grants are live in all", Some(LATER_MS)),
         Bound::Leases => ("capacity", "leases are open in all", Some(LATER_MS)),
@@ -201,7 +208,9 @@ fn gone(gone: Gone) -> Problem<'static> {
 
 fn never(holders: &[Holder]) -> Problem<'static> {
     let detail = match holders.first().map(|holder| holder.grant.token) {
-        Some(Token(token)) => format!("the token is not the caller's grant of this resource; {token} holds it"),
+        Some(Token(token)) => {
+            format!("the token is not the caller's grant of this resource; {token} holds it")
+        }
         None => "the token is not the caller's grant of this resource; nobody holds it".to_owned(),
     };
     Problem {

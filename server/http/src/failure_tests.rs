@@ -57,7 +57,8 @@ fn check(failure: Failure, status: u16, code: Code, expected: &str) {
     assert!(!fields.contains("feed"), "a lease's id is never shown: {fields}");
 }
 
-const HOLDER: &str = "{client_id:w1,expires_in_ms:9,granted_at:1970-01-01T00:00:00.002Z,mode:exclusive,token:33}";
+const HOLDER: &str =
+    "{client_id:w1,expires_in_ms:9,granted_at:1970-01-01T00:00:00.002Z,mode:exclusive,token:33}";
 
 #[test]
 fn what_the_node_cannot_decide() {
@@ -105,7 +106,10 @@ fn a_lock_that_is_not_to_be_had() {
         Failure::Refused(Refusal::Held(blockers)),
         409,
         Code::Held,
-        &format!("{{holders:[{}],holders_total:1,queue_length:0}}", HOLDER.replace("expires_in_ms:9,", "")),
+        &format!(
+            "{{holders:[{}],holders_total:1,queue_length:0}}",
+            HOLDER.replace("expires_in_ms:9,", "")
+        ),
     );
     let step = CycleStep { owner: owner(), resource: grant().resource.clone() };
     check(
@@ -121,7 +125,7 @@ fn a_bound_that_is_reached() {
     for (bound, reason, retry) in [
         (Bound::Queue, "queue_full", ",retry_after_ms:1000"),
         (Bound::ClientTickets, "client", ",retry_after_ms:1000"),
-        (Bound::LeaseItems, "client", ",retry_after_ms:1000"),
+        (Bound::LeaseItems, "capacity", ",retry_after_ms:1000"),
         (Bound::Tickets, "capacity", ",retry_after_ms:1000"),
         (Bound::Grants, "capacity", ",retry_after_ms:5000"),
         (Bound::Leases, "capacity", ",retry_after_ms:5000"),
@@ -161,7 +165,11 @@ fn a_grant_or_lease_that_is_gone() {
         (Refusal::Draining, 409, Code::Conflict, "{reason:draining}".to_owned()),
         (Refusal::LeaseUnknown, 404, Code::NotFound, "{field:lease_id}".to_owned()),
         (
-            Refusal::RequestEnded { token: Some(Token(33)), how: EndedHow::Expired, ended_at_ms: 9 },
+            Refusal::RequestEnded {
+                token: Some(Token(33)),
+                how: EndedHow::Expired,
+                ended_at_ms: 9,
+            },
             410,
             Code::GrantEnded,
             format!("{{{ended},token:33}}"),

@@ -37,6 +37,12 @@ impl Fault {
         Self { allow: Some(allow), ..problem.into() }
     }
 
+    pub(crate) fn headers_too_large(max: usize) -> Self {
+        let detail = format!("the head of the request has more than {max} bytes");
+        let problem = Problem::new(431, Code::HeadersTooLarge, detail);
+        Problem { max: Some(max as u64), ..problem }.into()
+    }
+
     pub(crate) fn forbidden() -> Self {
         Problem::new(403, Code::Forbidden, "the caller's role does not permit this").into()
     }

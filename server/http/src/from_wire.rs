@@ -103,10 +103,7 @@ pub(crate) fn keep_alive_many(
 }
 
 /// All operations or none: a batch with a mistake in it is not begun.
-pub(crate) fn batch(
-    shape: wire::Batch<'_>,
-    rules: &Rules<'_>,
-) -> Result<Vec<Operation>, Invalid> {
+pub(crate) fn batch(shape: wire::Batch<'_>, rules: &Rules<'_>) -> Result<Vec<Operation>, Invalid> {
     bounded("operations", shape.operations.len(), wire::Batch::OPERATIONS_MAX)?;
     let operations = shape.operations.into_iter().enumerate().map(|(index, raw)| {
         let read = raw.shaped().and_then(|shape| operation(shape, rules));
@@ -138,7 +135,10 @@ fn grant_ref(
     })
 }
 
-pub(crate) fn acting_for(client: Option<&str>, caller: &Caller) -> Result<command::Caller, Invalid> {
+pub(crate) fn acting_for(
+    client: Option<&str>,
+    caller: &Caller,
+) -> Result<command::Caller, Invalid> {
     Ok(caller.acting_for(client.map(client_id).transpose()?))
 }
 
@@ -176,7 +176,11 @@ fn one_request_id(body: Option<&str>, key: Option<&str>) -> Result<Option<Reques
 
 pub(crate) fn lease_id(text: &str) -> Result<LeaseId, Invalid> {
     LeaseId::parse(text).ok_or_else(|| {
-        Invalid::field("lease_id", "is not the id of a lease", "32 hexadecimal digits in lower case")
+        Invalid::field(
+            "lease_id",
+            "is not the id of a lease",
+            "32 hexadecimal digits in lower case",
+        )
     })
 }
 
@@ -211,11 +215,7 @@ fn bounded(field: &'static str, length: usize, max: usize) -> Result<(), Invalid
     Err(Invalid::field(field, format!("has {length} items"), format!("at most {max} items")))
 }
 
-fn basis(
-    ttl: Option<u64>,
-    lease: Option<&str>,
-    rules: &Rules<'_>,
-) -> Result<Basis, Invalid> {
+fn basis(ttl: Option<u64>, lease: Option<&str>, rules: &Rules<'_>) -> Result<Basis, Invalid> {
     const ALLOWED: &str = "either ttl_ms or lease_id";
     match (ttl, lease) {
         (Some(ttl), None) => {
@@ -224,9 +224,11 @@ fn basis(
         }
         (None, Some(lease)) => lease_id(lease).map(|lease| Basis::Explicit { lease }),
         (None, None) => Err(Invalid::field("ttl_ms", "is missing, and so is `lease_id`", ALLOWED)),
-        (Some(_), Some(_)) => {
-            Err(Invalid::field("lease_id", "cannot stand beside `ttl_ms`: a lease has its TTL", ALLOWED))
-        }
+        (Some(_), Some(_)) => Err(Invalid::field(
+            "lease_id",
+            "cannot stand beside `ttl_ms`: a lease has its TTL",
+            ALLOWED,
+        )),
     }
 }
 

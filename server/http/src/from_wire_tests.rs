@@ -73,7 +73,8 @@ fn a_wait_is_a_minute_at_most() {
 #[test]
 fn names_are_taken_byte_by_byte() {
     let long = "x".repeat(512);
-    for name in ["a/../b", "%2F", "\u{a0}", "é", "e\u{301}", "🔒", " ", "path", "path/1", &long] {
+    for name in ["a/../b", "%2F", "\u{a0}", "é", "e\u{301}", "🔒", " ", "path", "path/1", &long]
+    {
         let body = serde_json::json!({"resource": name, "client_id": "c", "ttl_ms": 500});
         let (asked, _) = asked_with(&body.to_string(), None).expect(name);
         assert_eq!(asked.resource.as_str(), name);
@@ -108,7 +109,10 @@ fn what_is_held_already_is_checked_one_by_one() {
     let (holds, _) =
         asked(r#""ttl_ms":500,"holding":[{"resource":"a","token":1}]"#).expect("one grant");
     assert_eq!(holds.holding[0].token, Token(1));
-    named(r#""ttl_ms":500,"holding":[{"resource":"a","token":1},{"resource":"","token":1}]"#, "holding[1].resource");
+    named(
+        r#""ttl_ms":500,"holding":[{"resource":"a","token":1},{"resource":"","token":1}]"#,
+        "holding[1].resource",
+    );
     named(r#""ttl_ms":500,"holding":[{"resource":"a","token":0}]"#, "holding[0].token");
     let many = vec![r#"{"resource":"a","token":1}"#; 257].join(",");
     named(&format!(r#""ttl_ms":500,"holding":[{many}]"#), "holding");
@@ -144,7 +148,10 @@ fn a_batch_is_read_whole_or_not_at_all() {
     let field = |operations: &str| {
         read(operations).err().expect("refused").field.expect("named").into_owned()
     };
-    assert_eq!(field(&format!(r#"{acquire},{}"#, renew.replace("500", "499"))), "operations[1].ttl_ms");
+    assert_eq!(
+        field(&format!(r#"{acquire},{}"#, renew.replace("500", "499"))),
+        "operations[1].ttl_ms"
+    );
     assert_eq!(field(&release.replace(r#""r""#, r#""""#)), "operations[0].resource");
     assert_eq!(field(&vec![release; 257].join(",")), "operations");
 }

@@ -24,7 +24,8 @@ pub(crate) fn ready_to_serve(ask: Ask) -> Ready<Answered> {
 pub(crate) fn metrics(ask: Ask) -> Ready<Answered> {
     let mut body = Vec::with_capacity(64 << 10);
     let written = TextEncoder::new().encode(&ask.app.registry.gather(), &mut body);
-    let answer = Answer::bytes(body, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
+    let answer =
+        Answer::bytes(body, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
     ready(written.map(|()| answer.unstored()).map_err(|cause| Fault::internal(cause.to_string())))
 }
 

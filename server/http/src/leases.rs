@@ -5,7 +5,7 @@ use crate::ask::Ask;
 use crate::locks::{LIMIT, LIMIT_DEFAULT};
 use crate::{failure, from_wire, to_wire};
 use leasehold_core::LeaseId;
-use leasehold_node::{Failure, LeasesFilter, Renewed};
+use leasehold_node::{Failure, LeasesFilter, Opened, Renewed};
 use leasehold_wire::{self as wire, Invalid, KeptAlive};
 
 /// `POST /v1/leases`
@@ -14,14 +14,16 @@ pub(crate) async fn open(mut ask: Ask) -> Answered {
     let shape: wire::OpenLease<'_> = wire::parse(&body)?;
     let asked = from_wire::open_lease(shape, &ask.rules())?;
     let (lease, client) = (asked.lease, asked.owner.client.clone());
-    let (validity, ttl_ms) = ask.node().open_lease(ask.call, asked).await?;
-    Ok(Answer::json(&wire::LeaseOpened {
+    let opened = ask.node().open_lease(ask.call, asked).await?;
+    let Opened { validity, ttl_ms } = opened.value;
+    let shape = wire::LeaseOpened {
         lease_id: to_wire::hex(lease),
         client_id: client.as_str().into(),
         ttl_ms,
         expires_in_ms: validity.expires_in_ms,
         valid_for_ms: validity.valid_for_ms,
-    }))
+    };
+    Ok(Answer::json(&shape).at(opened.revision))
 }
 
 /// `POST /v1/leases/{id}/keep-alive`
@@ -33,7 +35,8 @@ pub(crate) async fn keep_alive(mut ask: Ask) -> Answered {
     let caller = from_wire::acting_for(shape.client_id.as_deref(), &ask.caller)?;
     let mut results = ask.node().keep_alive(ask.call, caller, vec![lease]).await?;
     let renewed = results.pop().unwrap_or(Err(Failure::NotReady))?;
-    Ok(Answer::json(&kept(lease, &Ok(renewed))))
+    let revision = renewed.revision;
+    Ok(Answer::json(&kept(lease, &Ok(renewed))).at(revision))
 }
 
 /// `POST /v1/leases/keep-alive`
@@ -87,8 +90,9 @@ pub(crate) async fn list(ask: Ask) -> Answered {
 }
 
 fn cursor(text: &str) -> Result<LeaseId, Invalid> {
-    LeaseId::parse(text)
-        .ok_or_else(|| Invalid::field("cursor", "is not from a page of this list", "a `next_cursor`"))
+    LeaseId::parse(text).ok_or_else(|| {
+        Invalid::field("cursor", "is not from a page of this list", "a `next_cursor`")
+    })
 }
 
 /// `DELETE /v1/leases/{id}`
@@ -96,6 +100,6 @@ pub(crate) async fn end(ask: Ask) -> Answered {
     let query = ask.query(&["client_id"])?;
     let lease = from_wire::lease_id(ask.segment("id"))?;
     let caller = from_wire::acting_for(query.text("client_id"), &ask.caller)?;
-    ask.node().end_lease(ask.call, caller, lease).await?;
-    Ok(Answer::json(&wire::LeaseEnded { ended: true }))
+    let ended = ask.node().end_lease(ask.call, caller, lease).await?;
+    Ok(Answer::json(&wire::LeaseEnded { ended: true }).at(ended.revision))
 }

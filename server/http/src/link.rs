@@ -1,6 +1,6 @@
 //! What a connection and the request on it know of each other.
 //!
-//! The HTTP layer watches neither how long the head of a second request takes, nor how much a
+//! The HTTP layer watches neither how long the heads of all requests take, nor how much a
 //! client sends on while its request is being served. Both ends of this link together do.
 
 use std::cell::Cell;
@@ -30,8 +30,10 @@ enum Stage {
 const AHEAD_MAX: usize = 64 << 10;
 
 impl Link {
+    /// A connection is new: whoever opens one is about to say something.
     pub(crate) fn new() -> Self {
-        Self { stage: Cell::new(Stage::Idle), unanswered: Cell::new(0) }
+        let stage = Stage::Head { since: Instant::now() };
+        Self { stage: Cell::new(stage), unanswered: Cell::new(0) }
     }
 
     /// Bytes arrived. False if they are too many: a client that sends on and on without waiting
@@ -80,6 +82,8 @@ mod tests {
     #[test]
     fn a_head_is_timed_from_its_first_byte_until_it_is_complete() {
         let link = Link::new();
+        assert!(link.head_since().is_some(), "a new connection is timed from its start");
+        link.answered();
         assert_eq!(link.head_since(), None);
         assert!(link.received(1));
         let since = link.head_since().expect("a head has begun");

@@ -61,8 +61,7 @@ impl Metrics {
     /// hides its first event.
     pub(crate) fn new(registry: &Registry) -> prometheus::Result<Self> {
         let opts = |named: Named| Opts::new(named.name, named.help);
-        let seconds =
-            HistogramOpts::new(SECONDS.name, SECONDS.help).buckets(BUCKETS.to_vec());
+        let seconds = HistogramOpts::new(SECONDS.name, SECONDS.help).buckets(BUCKETS.to_vec());
         let metrics = Self {
             requests: IntCounterVec::new(opts(REQUESTS), &["route", "outcome"])?,
             seconds: HistogramVec::new(seconds, &["route"])?,

@@ -118,7 +118,13 @@ mod tests {
     #[test]
     fn values_are_decoded_once() {
         for (raw, value) in [
-            ("a%2Fb", "a/b"), ("a/b", "a/b"), ("a+b%2b", "a b+"), ("%252F", "%2F"), ("%C3%A9", "é"), ("", ""), ("..", ".."),
+            ("a%2Fb", "a/b"),
+            ("a/b", "a/b"),
+            ("a+b%2b", "a b+"),
+            ("%252F", "%2F"),
+            ("%C3%A9", "é"),
+            ("", ""),
+            ("..", ".."),
         ] {
             assert_eq!(parse(&format!("resource={raw}")).expect(raw).text("resource"), Some(value));
         }
@@ -129,18 +135,26 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (text, field) in [
-            ("resource=%", "resource"), ("resource=%2", "resource"), ("resource=%zz", "resource"),
-            ("resource=%FF", "resource"), ("resource=a&resource=a", "resource"), ("Resource=a", "Resource"),
+            ("resource=%", "resource"),
+            ("resource=%2", "resource"),
+            ("resource=%zz", "resource"),
+            ("resource=%FF", "resource"),
+            ("resource=a&resource=a", "resource"),
+            ("Resource=a", "Resource"),
             ("ressource=a", "ressource"),
         ] {
             assert_eq!(parse(text).expect_err(text).field.as_deref(), Some(field), "{text}");
         }
-        assert_eq!(parse("").expect("empty").required("resource").expect_err("missing").field.as_deref(), Some("resource"));
+        assert_eq!(
+            parse("").expect("empty").required("resource").expect_err("missing").field.as_deref(),
+            Some("resource")
+        );
     }
 
     #[test]
     fn numbers_are_digits_within_their_range() {
-        let number = |text: &str| parse(&format!("limit={text}")).expect("known").number("limit", 1..=1_000);
+        let number =
+            |text: &str| parse(&format!("limit={text}")).expect("known").number("limit", 1..=1_000);
         assert_eq!(number("1").expect("in range"), Some(1));
         assert_eq!(number("1000").expect("in range"), Some(1_000));
         for text in ["0", "1001", "-1", "%2B1", "1.0", "", "99999999999999999999"] {

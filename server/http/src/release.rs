@@ -10,5 +10,5 @@ pub(crate) async fn post(mut ask: Ask) -> Answered {
     let shape: wire::Release<'_> = wire::parse(&body)?;
     let grant = from_wire::release(&shape, &ask.caller)?;
     let released = ask.node().release(ask.call, grant).await?;
-    Ok(Answer::json(&to_wire::released(&released)))
+    Ok(Answer::json(&to_wire::released(&released.value)).at(released.revision))
 }

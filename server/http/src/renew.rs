@@ -10,5 +10,5 @@ pub(crate) async fn post(mut ask: Ask) -> Answered {
     let shape: wire::Renew<'_> = wire::parse(&body)?;
     let (grant, ttl_ms) = from_wire::renew(&shape, &ask.rules())?;
     let renewed = ask.node().renew(ask.call, grant, ttl_ms).await?;
-    Ok(Answer::json(&to_wire::renewed(&renewed)))
+    Ok(Answer::json(&to_wire::renewed(&renewed)).at(renewed.revision))
 }

@@ -64,7 +64,15 @@ impl Rim {
         counted: Raised,
     ) -> Self {
         let link = Rc::new(Link::new());
-        Self { socket, link, unreadable, head_timeout, head_timer: None, instead: None, _counted: counted }
+        Self {
+            socket,
+            link,
+            unreadable,
+            head_timeout,
+            head_timer: None,
+            instead: None,
+            _counted: counted,
+        }
     }
 
     /// What the requests on this connection share with it.
@@ -151,11 +159,8 @@ impl AsyncWrite for Rim {
                 return Pin::new(&mut self.socket).poll_write(cx, bytes);
             };
             self.unreadable.count(problem.code);
-            self.instead = Some(Instead {
-                bytes: write(problem, TraceId::random()),
-                sent: 0,
-                dropping: None,
-            });
+            self.instead =
+                Some(Instead { bytes: write(problem, TraceId::random()), sent: 0, dropping: None });
         }
         self.send_instead(cx, bytes.len())
     }
@@ -202,7 +207,6 @@ fn recognise(bytes: &[u8]) -> Option<Problem<'static>> {
             let detail = "the head of the request is not well-formed HTTP";
             Some(Problem::new(400, Code::InvalidRequest, detail))
         }
-        (b"08", true) => Some(late_head()),
         (b"31", true) => {
             let detail = "the head of the request has more than 96 headers or 128 KiB";
             let expected = Some("at most 96 headers and 128 KiB in all".into());
@@ -243,8 +247,10 @@ mod tests {
     fn answers_without_a_body_are_recognised() {
         for (head, code) in [
             ("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", Code::InvalidRequest),
-            ("HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\ndate: x\r\n\r\n", Code::RequestTimeout),
-            ("HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", Code::HeadersTooLarge),
+            (
+                "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+                Code::HeadersTooLarge,
+            ),
         ] {
             assert_eq!(recognise(head.as_bytes()).expect(head).code, code);
         }
@@ -265,7 +271,8 @@ mod tests {
 
     #[test]
     fn the_replacement_is_a_whole_answer() {
-        let problem = recognise(b"HTTP/1.1 431 X\r\ncontent-length: 0\r\n\r\n").expect("recognised");
+        let problem =
+            recognise(b"HTTP/1.1 431 X\r\ncontent-length: 0\r\n\r\n").expect("recognised");
         let answer = String::from_utf8(write(problem, TraceId::random())).expect("text");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
         assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");

@@ -164,7 +164,11 @@ mod tests {
         for alias in TABLE.iter().filter(|route| route.path.ends_with("-lock")) {
             let twins = TABLE.iter().filter(|route| route.name == alias.name).collect::<Vec<_>>();
             assert_eq!(twins.len(), 2, "{}", alias.path);
-            assert!(twins.iter().all(|twin| twin.class == alias.class && twin.permission == alias.permission));
+            assert!(
+                twins
+                    .iter()
+                    .all(|twin| twin.class == alias.class && twin.permission == alias.permission)
+            );
         }
     }
 }

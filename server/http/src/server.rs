@@ -8,7 +8,9 @@ use crate::settings::Settings;
 use crate::{dispatch::Place, listen};
 use actix_http::HttpService;
 use actix_http::error::DispatchError;
-use actix_service::{IntoServiceFactory as _, ServiceFactory, ServiceFactoryExt as _, fn_service, map_config};
+use actix_service::{
+    IntoServiceFactory as _, ServiceFactory, ServiceFactoryExt as _, fn_service, map_config,
+};
 use actix_web::dev::{AppConfig, Server as HttpServer, ServerHandle};
 use actix_web::rt::{System, net::TcpStream};
 use leasehold_node::Node;
@@ -111,7 +113,8 @@ pub fn start(settings: Settings, node: Node, registry: Registry) -> Result<Serve
         return Err(StartError::NoAddress);
     }
     let metrics = Metrics::new(&registry).map_err(StartError::Metrics)?;
-    let api = settings.listen.iter().map(|address| bind(*address)).collect::<Result<Vec<_>, _>>()?;
+    let api =
+        settings.listen.iter().map(|address| bind(*address)).collect::<Result<Vec<_>, _>>()?;
     let ops = settings.ops_listen.map(bind).transpose()?;
     let app = Arc::new(App::new(settings, node, registry, metrics));
     let addresses = api.iter().map(|bound| bound.address).collect();
@@ -206,11 +209,7 @@ fn build(app: &Arc<App>, listeners: Vec<(TcpListener, Serves)>) -> io::Result<Ht
     Ok(builder.run())
 }
 
-fn connect(
-    socket: TcpStream,
-    app: &App,
-    unreadable: &Arc<RouteMetrics>,
-) -> Connection {
+fn connect(socket: TcpStream, app: &App, unreadable: &Arc<RouteMetrics>) -> Connection {
     let peer = socket.peer_addr().ok();
     // A socket that cannot be tuned is one that its client has already closed.
     if let Err(cause) = listen::tune(&socket) {
@@ -228,7 +227,8 @@ fn http<F, Fut>(
     app: &Arc<App>,
     places: &[Arc<Place>],
     stopping: F,
-) -> impl ServiceFactory<Connection, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<F, Fut>
+) -> impl ServiceFactory<Connection, Config = (), Response = (), Error = DispatchError, InitError = ()>
++ use<F, Fut>
 where
     F: Fn() -> Fut + 'static,
     Fut: Future<Output = ()> + 'static,
@@ -240,7 +240,8 @@ where
         .map_err(|fault: actix_web::Error| fault.error_response());
     HttpService::build()
         .keep_alive(settings.idle_timeout)
-        .client_request_timeout(settings.head_timeout)
+        // Heads are timed at the rim: this timer would see only the first one.
+        .client_request_timeout(Duration::ZERO)
         .client_disconnect_timeout(CLOSE_MAX)
         // A client that closes its side has hung up: its handler, and with it whatever it waits
         // for, is dropped. The read side is polled all the while, so this is seen at once.

@@ -19,13 +19,16 @@ pub struct Settings {
     /// Without authentication any other name is refused, because a name that an attacker owns
     /// can be made to point here (DNS rebinding).
     pub hosts: Vec<String>,
+    /// Largest head of a request: address, and names and values of headers, in bytes. Above it
+    /// stand the bounds of the HTTP layer, 96 headers and 128 KiB, which are not to be chosen.
+    pub head_max: usize,
     /// Largest body of a single operation, in bytes.
     pub body_max: usize,
     /// Largest body of a batch or of a keep-alive of many leases, in bytes.
     pub bulk_body_max: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
-    /// How long the head of a connection's first request may take to arrive.
+    /// How long the head of a request may take to arrive.
     pub head_timeout: Duration,
     /// How long a connection may be idle between requests.
     pub idle_timeout: Duration,
@@ -42,6 +45,7 @@ impl Default for Settings {
             workers: std::thread::available_parallelism().map_or(2, NonZeroUsize::get),
             connections_max: 25_000,
             hosts: Vec::new(),
+            head_max: 32 << 10,
             body_max: 32 << 10,
             bulk_body_max: 256 << 10,
             body_timeout: Duration::from_secs(5),

@@ -61,10 +61,9 @@ pub(crate) fn ended_grants(lost: &[LostGrant]) -> Vec<wire::EndedGrant<'static>>
 pub(crate) fn released(released: &Released) -> wire::Released {
     match released {
         Released::Now => wire::Released { released: true, reason: None },
-        Released::Before => wire::Released {
-            released: false,
-            reason: Some(wire::NotReleased::AlreadyReleased),
-        },
+        Released::Before => {
+            wire::Released { released: false, reason: Some(wire::NotReleased::AlreadyReleased) }
+        }
     }
 }
 

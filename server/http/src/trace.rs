@@ -37,8 +37,10 @@ fn parent(value: &[u8]) -> Option<TraceId> {
     if !dashes {
         return None;
     }
-    let (version, trace, span, flags) = (&value[..2], &value[3..35], &value[36..52], &value[53..55]);
-    let end = if version == b"00" { value.len() == 55 } else { value.get(55).is_none_or(|b| *b == b'-') };
+    let (version, trace, span, flags) =
+        (&value[..2], &value[3..35], &value[36..52], &value[53..55]);
+    let end =
+        if version == b"00" { value.len() == 55 } else { value.get(55).is_none_or(|b| *b == b'-') };
     let legal = [version, trace, span, flags].into_iter().all(lower_hex) && end && version != b"ff";
     if !legal || span.iter().all(|b| *b == b'0') {
         return None;

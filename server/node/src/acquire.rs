@@ -27,12 +27,17 @@ impl Node {
         self.check_open()?;
         self.check_storage()?;
         asked.wait = wait_ms > 0;
-        if let Some(refusal) = refused_from_memory(&self.inner.shared.table.read(), &asked) {
+        let table = self.inner.shared.table.read();
+        let refused = refused_from_memory(&table, &asked);
+        // It will have to stand in line, as far as can be seen from here.
+        let patient = asked.wait && table.is_held(&asked.resource);
+        drop(table);
+        if let Some(refusal) = refused {
             return Err(self.explain(refusal));
         }
         let request_id = asked.request_id.clone();
         let keep_place = asked.keep_place && request_id.is_some();
-        let (mut waiting, mut answer) = self.propose_acquire(asked, call)?;
+        let (mut waiting, mut answer) = self.propose_acquire(asked, call, patient)?;
         let wait_ends = call.received + Duration::from_millis(wait_ms);
         let wait_ends = call.deadline.map_or(wait_ends, |deadline| deadline.min(wait_ends));
         let give_up_at = wait_ends.max(call.received + Duration::from_secs(30));
@@ -58,13 +63,15 @@ impl Node {
         &self,
         asked: Acquire,
         call: Call,
+        patient: bool,
     ) -> Result<(Waiting<'_>, oneshot::Receiver<Answer>), Failure> {
         let cell = Cell::new();
         let (answer, told) = oneshot::channel();
         let has_request_id = asked.request_id.is_some();
         let acquirer = Acquirer { cell: cell.clone(), answer, has_request_id };
         let command = Command::Acquire(Box::new(asked));
-        self.push(Class::Ask, Proposal::new(command, ReplyTo::Acquire(acquirer), call.deadline))?;
+        let proposal = Proposal::new(command, ReplyTo::Acquire(acquirer), call.deadline);
+        self.push(Class::Ask, proposal.patient(patient))?;
         Ok((Waiting { hub: &self.inner.hub, node: self, cell, has_request_id }, told))
     }
 
@@ -119,7 +126,7 @@ impl Node {
         let table = self.inner.shared.table.read();
         let ticket = table.ticket(id).cloned();
         let position = ticket.as_ref().and_then(|ticket| table.position(ticket)).unwrap_or(1);
-        let view = ticket.and_then(|ticket| table.lock_view(&ticket.resource, 0));
+        let view = ticket.and_then(|ticket| table.lock_view(&ticket.resource, Blockers::SHOWN));
         drop(table);
         let grants = view.as_ref().map(|view| view.holders.as_slice()).unwrap_or_default();
         WaitTimeout {

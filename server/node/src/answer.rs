@@ -84,6 +84,17 @@ pub struct Renewed {
     pub validity: Validity,
     /// Grants of the lease that ended without the client's doing.
     pub lost: Vec<LostGrant>,
+    /// The state's revision that it reflects.
+    pub revision: u64,
+}
+
+/// A lease that was opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Opened {
+    /// How long it is valid.
+    pub validity: Validity,
+    /// Its TTL, in milliseconds.
+    pub ttl_ms: u64,
 }
 
 /// What became of a release.

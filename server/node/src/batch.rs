@@ -72,7 +72,7 @@ impl Node {
         match operation {
             Operation::Acquire(mut asked) => {
                 asked.wait = false;
-                let begun = self.check_storage().and_then(|()| self.propose_acquire(asked, call));
+                let begun = self.check_storage().and_then(|()| self.propose_acquire(asked, call, false));
                 begun.map_or_else(Pending::Failed, |(waiting, answer)| Pending::Acquire(waiting, answer))
             }
             Operation::Release(grant) => {

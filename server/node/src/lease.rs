@@ -1,7 +1,7 @@
 //! Leases that hold many grants: opened and ended.
 
 use crate::acquire::validity;
-use crate::answer::{Call, Failure, Validity};
+use crate::answer::{AtRevision, Call, Failure, Opened};
 use crate::node::Node;
 use crate::propose::Class;
 use leasehold_core::command::{Caller, OpenLease};
@@ -10,11 +10,11 @@ use leasehold_core::{Command, LeaseId};
 use std::time::Duration;
 
 impl Node {
-    /// Opens a lease; answers its validity and TTL in milliseconds.
+    /// Opens a lease.
     ///
     /// # Errors
     /// [`Failure::Refused`] names the limit that is in the way.
-    pub async fn open_lease(&self, call: Call, asked: OpenLease) -> Result<(Validity, u64), Failure> {
+    pub async fn open_lease(&self, call: Call, asked: OpenLease) -> Result<AtRevision<Opened>, Failure> {
         self.check_open()?;
         self.check_storage()?;
         let lease = asked.lease;
@@ -23,7 +23,8 @@ impl Node {
             Outcome::LeaseOpened { ttl_ms } => {
                 let full = told.handed + Duration::from_millis(ttl_ms);
                 let deadline = self.inner.hub.deadline(lease).unwrap_or(full);
-                Ok((validity(call, full, deadline), ttl_ms))
+                let value = Opened { validity: validity(call, full, deadline), ttl_ms };
+                Ok(AtRevision { value, revision: told.revision })
             }
             Outcome::Refused(refusal) => Err(self.explain(refusal)),
             other => Err(Failure::Internal(format!("no answer to a new lease: {other:?}"))),
@@ -35,11 +36,11 @@ impl Node {
     ///
     /// # Errors
     /// [`Failure::Refused`] if the lease is not the caller's or has ended.
-    pub async fn end_lease(&self, call: Call, caller: Caller, lease: LeaseId) -> Result<(), Failure> {
+    pub async fn end_lease(&self, call: Call, caller: Caller, lease: LeaseId) -> Result<AtRevision<()>, Failure> {
         self.check_open()?;
         let told = self.ask(Class::End, Command::EndLease { lease, caller }, call.deadline).await?;
         match told.outcome {
-            Outcome::Done { .. } => Ok(()),
+            Outcome::Done { .. } => Ok(AtRevision { value: (), revision: told.revision }),
             Outcome::Refused(refusal) => Err(self.explain(refusal)),
             other => Err(Failure::Internal(format!("no answer to the end of a lease: {other:?}"))),
         }

@@ -42,6 +42,7 @@ pub use answer::*;
 pub use batch::{Operated, Operation};
 pub use config::{NodeConfig, Timing};
 pub use fatal::StorageFault;
+pub use history::Filter as HistoryFilter;
 pub use metrics::Metrics;
 pub use node::{Node, StartError};
 pub use open::OpenError;

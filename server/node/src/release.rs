@@ -1,6 +1,6 @@
 //! Giving a lock back, and what is said of one that is gone already.
 
-use crate::answer::{Call, Failure, Gone, Released};
+use crate::answer::{AtRevision, Call, Failure, Gone, Released};
 use crate::node::{Node, Told};
 use crate::propose::Class;
 use leasehold_core::command::{EndedHow, GrantRef};
@@ -13,10 +13,12 @@ impl Node {
     ///
     /// # Errors
     /// [`Failure::Gone`] when it ended another way or was never the caller's.
-    pub async fn release(&self, call: Call, asked: GrantRef) -> Result<Released, Failure> {
+    pub async fn release(&self, call: Call, asked: GrantRef) -> Result<AtRevision<Released>, Failure> {
         self.check_open()?;
         let told = self.ask(Class::End, Command::Release(asked.clone()), call.deadline).await?;
-        self.released(&asked, told).await
+        let revision = told.revision;
+        let value = self.released(&asked, told).await?;
+        Ok(AtRevision { value, revision })
     }
 
     pub(crate) async fn released(&self, asked: &GrantRef, told: Told) -> Result<Released, Failure> {
@@ -40,7 +42,7 @@ impl Node {
                 Failure::Gone(Gone::Known(record))
             }
             Some(_) => self.never(asked),
-            None => self.forgotten_or_never(asked).await?,
+            None => self.forgotten_or_never(asked),
         })
     }
 
@@ -54,16 +56,13 @@ impl Node {
         }
     }
 
-    async fn forgotten_or_never(&self, asked: &GrantRef) -> Result<Failure, Failure> {
-        let history = self.inner.history.clone();
-        let oldest = crate::runtime::blocking(move || history.oldest_token()).await;
-        let issued = asked.token <= self.inner.shared.table.read().last_token();
-        let kept = match oldest {
-            Some(Ok(oldest)) => oldest.is_none_or(|oldest| asked.token >= oldest),
-            Some(Err(fault)) => return Err(Failure::Internal(fault.to_string())),
-            None => return Err(Failure::ShuttingDown),
-        };
-        Ok(if issued && !kept { Failure::Gone(Gone::Forgotten) } else { self.never(asked) })
+    /// Every token that was given out is live or has ended, so one that is neither live nor on
+    /// record has ended, and its record was trimmed.
+    fn forgotten_or_never(&self, asked: &GrantRef) -> Failure {
+        let table = self.inner.shared.table.read();
+        let ended = asked.token <= table.last_token() && table.grant(asked.token).is_none();
+        drop(table);
+        if ended { Failure::Gone(Gone::Forgotten) } else { self.never(asked) }
     }
 
     fn never(&self, asked: &GrantRef) -> Failure {
@@ -77,9 +76,10 @@ impl Node {
     ///
     /// # Errors
     /// Only if the log did not take it.
-    pub async fn cancel_wait(&self, call: Call, owner: Owner, request_id: RequestId) -> Result<bool, Failure> {
+    pub async fn cancel_wait(&self, call: Call, owner: Owner, request_id: RequestId) -> Result<AtRevision<bool>, Failure> {
         self.check_open()?;
         let told = self.ask(Class::End, Command::CancelWait { owner, request_id }, call.deadline).await?;
-        Ok(matches!(told.outcome, Outcome::Done { .. }))
+        let value = matches!(told.outcome, Outcome::Done { .. });
+        Ok(AtRevision { value, revision: told.revision })
     }
 }

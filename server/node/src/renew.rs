@@ -32,7 +32,7 @@ impl Node {
             Outcome::Renewed { lease, ttl_ms } => {
                 let full = told.handed + std::time::Duration::from_millis(ttl_ms);
                 let deadline = self.inner.hub.deadline(lease).unwrap_or(full);
-                Ok(Renewed { validity: validity(call, full, deadline), lost: Vec::new() })
+                Ok(Renewed { validity: validity(call, full, deadline), lost: Vec::new(), revision: told.revision })
             }
             Outcome::Refused(Refusal::NotLive) => Err(self.gone(&asked).await?),
             Outcome::Refused(refusal) => Err(self.explain(refusal)),
@@ -124,8 +124,10 @@ impl Node {
 
     fn renewed(&self, call: Call, lease: LeaseId, promised: Instant, deadline: Instant) -> Renewed {
         self.inner.metrics.renewals.inc();
-        let lost: Vec<LostGrant> = self.inner.shared.table.read().lost_on(lease).to_vec();
-        Renewed { validity: validity(call, promised, deadline), lost }
+        let table = self.inner.shared.table.read();
+        let (lost, revision): (Vec<LostGrant>, u64) = (table.lost_on(lease).to_vec(), table.revision());
+        drop(table);
+        Renewed { validity: validity(call, promised, deadline), lost, revision }
     }
 
     /// What confirmed state says of a lease that cannot be renewed.

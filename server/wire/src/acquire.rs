@@ -22,7 +22,12 @@ pub struct Acquire<'a> {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
     /// Attaches the grant to a lease that was opened before.
-    #[serde(borrow, default, deserialize_with = "given_text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "given_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub lease_id: Option<Cow<'a, str>>,
     /// Exclusive unless it says otherwise.
     #[serde(default, skip_serializing_if = "Mode::is_exclusive")]
@@ -31,7 +36,12 @@ pub struct Acquire<'a> {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wait_ms: u64,
     /// Makes the request safe to repeat: 1 to 128 bytes.
-    #[serde(borrow, default, deserialize_with = "given_text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "given_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub request_id: Option<Cow<'a, str>>,
     /// The grant passes on unless a renewal or release arrives within this many milliseconds.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]

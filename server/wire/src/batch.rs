@@ -42,7 +42,12 @@ pub struct RawOperation<'a> {
     #[serde(borrow)]
     pub resource: Cow<'a, str>,
     /// Of all verbs; acquire needs it.
-    #[serde(borrow, default, deserialize_with = "given_text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "given_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub client_id: Option<Cow<'a, str>>,
     /// Of renew and release, which need it.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
@@ -51,19 +56,34 @@ pub struct RawOperation<'a> {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
     /// Of acquire.
-    #[serde(borrow, default, deserialize_with = "given_text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "given_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub lease_id: Option<Cow<'a, str>>,
     /// Of acquire.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// Of acquire.
-    #[serde(borrow, default, deserialize_with = "given_text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "given_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub request_id: Option<Cow<'a, str>>,
     /// Of acquire.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub claim_ms: Option<u64>,
     /// Of acquire.
-    #[serde(borrow, default, deserialize_with = "given_holding", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "given_holding",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub holding: Option<Vec<Holding<'a>>>,
     /// Of acquire.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]

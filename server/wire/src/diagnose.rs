@@ -110,7 +110,9 @@ fn unknown(path: String, fields: &[Field]) -> Invalid {
 
 fn misfit(value: &Loose, kind: Kind, path: &str) -> Option<Invalid> {
     match (kind, value) {
-        (Kind::Text, Loose::Text(_)) | (Kind::Count, Loose::Count) | (Kind::Flag, Loose::Flag) => None,
+        (Kind::Text, Loose::Text(_)) | (Kind::Count, Loose::Count) | (Kind::Flag, Loose::Flag) => {
+            None
+        }
         (Kind::Choice(words), Loose::Text(text)) if words.contains(&text.as_str()) => None,
         (Kind::Choice(_), Loose::Text(_)) => {
             Some(Invalid::field(path.to_owned(), format!("must be {kind}"), kind.to_string()))

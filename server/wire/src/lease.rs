@@ -52,7 +52,12 @@ pub struct LeaseOpened<'a> {
 #[serde(deny_unknown_fields)]
 pub struct KeepAlive<'a> {
     /// The label of the client; compared if it is given.
-    #[serde(borrow, default, deserialize_with = "given_text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "given_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub client_id: Option<Cow<'a, str>>,
 }
 
@@ -68,7 +73,12 @@ pub struct KeepAliveMany<'a> {
     #[serde(borrow)]
     pub lease_ids: Vec<Cow<'a, str>>,
     /// The label of the client; compared if it is given.
-    #[serde(borrow, default, deserialize_with = "given_text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "given_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub client_id: Option<Cow<'a, str>>,
 }
 

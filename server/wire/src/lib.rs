@@ -42,8 +42,8 @@ pub use fence::{FenceCheck, FenceChecked};
 pub use health::Health;
 pub use id::HexId;
 pub use lease::{
-    KeepAlive, KeepAliveMany, KeptAlive, KeptAliveMany, Lease, LeaseEnded, LeaseGrant,
-    LeaseOpened, OpenLease,
+    KeepAlive, KeepAliveMany, KeptAlive, KeptAliveMany, Lease, LeaseEnded, LeaseGrant, LeaseOpened,
+    OpenLease,
 };
 pub use lock::{Holder, Lock, LockState, LockSummary, Waiter};
 pub use metadata::Metadata;

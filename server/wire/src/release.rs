@@ -14,7 +14,12 @@ pub struct Release<'a> {
     /// The token of the grant.
     pub token: u64,
     /// The label of the holder; compared if it is given.
-    #[serde(borrow, default, deserialize_with = "given_text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "given_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub client_id: Option<Cow<'a, str>>,
 }
 

@@ -15,7 +15,12 @@ pub struct Renew<'a> {
     /// The token of the grant.
     pub token: u64,
     /// The label of the holder; compared if it is given.
-    #[serde(borrow, default, deserialize_with = "given_text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "given_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub client_id: Option<Cow<'a, str>>,
     /// A new time to live, for a lease that was opened for this grant alone.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]

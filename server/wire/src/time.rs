@@ -57,7 +57,11 @@ impl fmt::Display for Time {
         let (year, month, day) = date(at / DAY_MS);
         let ms = at % DAY_MS;
         let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
+            ms % 1_000
+        )
     }
 }
 
@@ -77,7 +81,8 @@ impl Time {
         let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
         let lengths = month_days(year.max(1));
         let length = *lengths.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
-        let real = year >= 1970 && (1..=length).contains(&day) && hour < 24 && minute < 60 && second < 60;
+        let real =
+            year >= 1970 && (1..=length).contains(&day) && hour < 24 && minute < 60 && second < 60;
         if !real {
             return None;
         }
@@ -97,7 +102,8 @@ impl Serialize for Time {
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let text = Cow::<'_, str>::deserialize(source)?;
-        Self::parse(&text).ok_or_else(|| de::Error::custom("expected RFC 3339 in UTC with milliseconds"))
+        Self::parse(&text)
+            .ok_or_else(|| de::Error::custom("expected RFC 3339 in UTC with milliseconds"))
     }
 }
 
@@ -132,9 +138,15 @@ mod tests {
 
     #[test]
     fn other_texts_are_no_times() {
-        for text in ["", "2024-02-30T00:00:00.000Z", "2024-13-01T00:00:00.000Z", "2024-01-01T24:00:00.000Z",
-            "2024-01-01 00:00:00.000Z", "2024-01-01T00:00:00Z", "2024-00-01T00:00:00.000Z"]
-        {
+        for text in [
+            "",
+            "2024-02-30T00:00:00.000Z",
+            "2024-13-01T00:00:00.000Z",
+            "2024-01-01T24:00:00.000Z",
+            "2024-01-01 00:00:00.000Z",
+            "2024-01-01T00:00:00Z",
+            "2024-00-01T00:00:00.000Z",
+        ] {
             assert_eq!(Time::parse(text), None, "{text}");
         }
     }

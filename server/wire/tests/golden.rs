@@ -301,8 +301,7 @@ fn a_problem_with_every_field() {
     problem.queue_length = Some(2);
     problem.waited_ms = Some(5_000);
     problem.position = Some(2);
-    problem.cycle =
-        Some(vec![CycleStep { client_id: "w1".into(), resource: "invoice/42".into() }]);
+    problem.cycle = Some(vec![CycleStep { client_id: "w1".into(), resource: "invoice/42".into() }]);
     problem.how = Some("expired".into());
     problem.ended_at = Some(AT);
     problem.token = Some(33);

@@ -31,7 +31,8 @@ fn the_least_request_is_read() {
 #[test]
 fn escapes_and_order_do_not_matter() {
     let asked: Acquire<'_> =
-        parse(br#" { "ttl_ms" : 1, "client_id":"\u00e9", "resource":"\ud83d\udd12/\"" } "#).expect("valid");
+        parse(br#" { "ttl_ms" : 1, "client_id":"\u00e9", "resource":"\ud83d\udd12/\"" } "#)
+            .expect("valid");
     assert_eq!((&*asked.resource, &*asked.client_id), ("🔒/\"", "é"));
 }
 
@@ -54,7 +55,11 @@ fn an_unknown_field_is_named_with_those_that_exist() {
 fn a_repeated_field_is_named() {
     refused(with(r#""ttl_ms":1,"ttl_ms":1"#), Some("ttl_ms"), "more than once");
     refused(with(r#""resource":"r","ttl_ms":1"#), Some("resource"), "more than once");
-    refused(with(r#""ttl_ms":1,"metadata":{"a":"1","a":"2"}"#), Some("metadata.a"), "more than once");
+    refused(
+        with(r#""ttl_ms":1,"metadata":{"a":"1","a":"2"}"#),
+        Some("metadata.a"),
+        "more than once",
+    );
     refused(
         with(r#""ttl_ms":1,"holding":[{"resource":"a","token":1,"token":2}]"#),
         Some("holding[0].token"),
@@ -65,9 +70,19 @@ fn a_repeated_field_is_named() {
 #[test]
 fn a_number_is_a_whole_number_and_nothing_else() {
     for field in ["ttl_ms", "wait_ms", "claim_ms"] {
-        for value in
-            [r#""60""#, "60.5", "6e1", "1e400", "-1", "null", "true", "[]", "{}", "18446744073709551616", "-0.0"]
-        {
+        for value in [
+            r#""60""#,
+            "60.5",
+            "6e1",
+            "1e400",
+            "-1",
+            "null",
+            "true",
+            "[]",
+            "{}",
+            "18446744073709551616",
+            "-0.0",
+        ] {
             refused(with(&format!(r#""{field}":{value}"#)), Some(field), "");
             let allowed = refusal(with(&format!(r#""{field}":{value}"#)).as_bytes()).allowed;
             assert!(allowed.expect("says what is allowed").contains("whole number"));
@@ -83,8 +98,17 @@ fn a_number_is_a_whole_number_and_nothing_else() {
 #[test]
 fn null_is_never_an_absence() {
     for field in [
-        "ttl_ms", "lease_id", "mode", "wait_ms", "request_id", "claim_ms", "keep_place", "holding",
-        "metadata", "resource", "client_id",
+        "ttl_ms",
+        "lease_id",
+        "mode",
+        "wait_ms",
+        "request_id",
+        "claim_ms",
+        "keep_place",
+        "holding",
+        "metadata",
+        "resource",
+        "client_id",
     ] {
         let body = if field == "resource" {
             r#"{"resource":null}"#.to_owned()
@@ -104,7 +128,11 @@ fn words_lists_and_maps_are_checked() {
     refused(with(r#""keep_place":"yes""#), Some("keep_place"), "true or false");
     refused(with(r#""holding":{}"#), Some("holding"), "a list of objects");
     refused(with(r#""holding":[1]"#), Some("holding[0]"), "an object");
-    refused(with(r#""holding":[{"resource":"a","token":"1"}]"#), Some("holding[0].token"), "a string");
+    refused(
+        with(r#""holding":[{"resource":"a","token":"1"}]"#),
+        Some("holding[0].token"),
+        "a string",
+    );
     refused(with(r#""holding":[{"resource":"a"}]"#), Some("holding[0].token"), "is missing");
     refused(with(r#""metadata":{"a":1}"#), Some("metadata.a"), "a string");
     refused(with(r#""metadata":[]"#), Some("metadata"), "strings");
@@ -154,7 +182,8 @@ fn a_field_of_another_verb_is_named_with_its_operation() {
     assert_eq!(shaped(r#"{"op":"renew","resource":"r"}"#), "token");
     assert_eq!(shaped(r#"{"op":"acquire","resource":"r","client_id":"c","token":1}"#), "token");
     assert_eq!(shaped(r#"{"op":"acquire","resource":"r"}"#), "client_id");
-    let unknown = parse::<Batch<'_>>(br#"{"operations":[{"op":"acquire","resource":"r","wait_ms":1}]}"#);
+    let unknown =
+        parse::<Batch<'_>>(br#"{"operations":[{"op":"acquire","resource":"r","wait_ms":1}]}"#);
     assert_eq!(unknown.expect_err("no waits").field.as_deref(), Some("operations[0].wait_ms"));
 }
 
@@ -162,8 +191,23 @@ fn a_field_of_another_verb_is_named_with_its_operation() {
 #[test]
 fn the_table_of_fields_explains_whatever_the_types_refuse() {
     let values = [
-        "null", "true", "0", "-1", "1.5", "1e400", "\"\"", "\"exclusive\"", "\"acquire\"", "[]", "[\"a\"]", "[1]",
-        "[{}]", "[{\"resource\":\"r\",\"token\":1}]", "{}", "{\"a\":\"b\"}", "{\"a\":1}",
+        "null",
+        "true",
+        "0",
+        "-1",
+        "1.5",
+        "1e400",
+        "\"\"",
+        "\"exclusive\"",
+        "\"acquire\"",
+        "[]",
+        "[\"a\"]",
+        "[1]",
+        "[{}]",
+        "[{\"resource\":\"r\",\"token\":1}]",
+        "{}",
+        "{\"a\":\"b\"}",
+        "{\"a\":1}",
     ];
     fn all<'a, T: leasehold_wire::Shape<'a>>(body: &'a [u8], typed: fn(&'a [u8]) -> bool) {
         match parse::<T>(body) {
@@ -176,24 +220,51 @@ fn the_table_of_fields_explains_whatever_the_types_refuse() {
         }
     }
     let names = [
-        "resource", "client_id", "ttl_ms", "lease_id", "mode", "wait_ms", "request_id", "claim_ms",
-        "keep_place", "holding", "metadata", "token", "operations", "op", "lease_ids", "other",
+        "resource",
+        "client_id",
+        "ttl_ms",
+        "lease_id",
+        "mode",
+        "wait_ms",
+        "request_id",
+        "claim_ms",
+        "keep_place",
+        "holding",
+        "metadata",
+        "token",
+        "operations",
+        "op",
+        "lease_ids",
+        "other",
     ];
     for name in names {
         for value in values {
-            for rest in ["", r#","resource":"r","client_id":"c""#, r#","resource":"r","token":1"#, r#","op":"renew""#] {
+            for rest in [
+                "",
+                r#","resource":"r","client_id":"c""#,
+                r#","resource":"r","token":1"#,
+                r#","op":"renew""#,
+            ] {
                 let body = format!(r#"{{"{name}":{value}{rest}}}"#);
                 let body = body.as_bytes();
                 all::<Acquire<'_>>(body, |b| serde_json::from_slice::<Acquire<'_>>(b).is_ok());
                 all::<Renew<'_>>(body, |b| serde_json::from_slice::<Renew<'_>>(b).is_ok());
                 all::<Release<'_>>(body, |b| serde_json::from_slice::<Release<'_>>(b).is_ok());
-                all::<CancelWait<'_>>(body, |b| serde_json::from_slice::<CancelWait<'_>>(b).is_ok());
-                all::<FenceCheck<'_>>(body, |b| serde_json::from_slice::<FenceCheck<'_>>(b).is_ok());
+                all::<CancelWait<'_>>(body, |b| {
+                    serde_json::from_slice::<CancelWait<'_>>(b).is_ok()
+                });
+                all::<FenceCheck<'_>>(body, |b| {
+                    serde_json::from_slice::<FenceCheck<'_>>(b).is_ok()
+                });
                 all::<OpenLease<'_>>(body, |b| serde_json::from_slice::<OpenLease<'_>>(b).is_ok());
                 all::<KeepAlive<'_>>(body, |b| serde_json::from_slice::<KeepAlive<'_>>(b).is_ok());
-                all::<KeepAliveMany<'_>>(body, |b| serde_json::from_slice::<KeepAliveMany<'_>>(b).is_ok());
+                all::<KeepAliveMany<'_>>(body, |b| {
+                    serde_json::from_slice::<KeepAliveMany<'_>>(b).is_ok()
+                });
                 let operation = format!(r#"{{"operations":[{}]}}"#, String::from_utf8_lossy(body));
-                all::<Batch<'_>>(operation.as_bytes(), |b| serde_json::from_slice::<Batch<'_>>(b).is_ok());
+                all::<Batch<'_>>(operation.as_bytes(), |b| {
+                    serde_json::from_slice::<Batch<'_>>(b).is_ok()
+                });
             }
         }
     }

@@ -58,7 +58,8 @@ fn run(label: &str, resources: u64, clients: u64, keep: u64) {
     let sizes = crate::open::Sizes::default();
     let setup = HistorySetup {
         fatal: Fatal::new(),
-        pending_max: sizes.pending_max,
+        // Batches as large as they are at the rate in question, and not larger.
+        pending_max: sizes.history_batch,
         batch: sizes.history_batch,
         settle: sizes.history_settle,
         keep,

@@ -4,13 +4,16 @@
 //! | --- | --- |
 //! | `pending` | what is not in the file yet, in memory, readable |
 //! | `writer` | the thread that moves it there, thousands at a time |
-//! | `trim` | forgetting by count and by age, in pieces |
+//! | `trim` | forgetting by count and by age |
 //! | `read`, `page` | look-ups and pages over memory and file together |
 //! | `tables` | the layout of the file |
 //!
 //! Nothing is lost by writing late: until a snapshot says otherwise the log still has every
 //! entry, and a snapshot is made valid only after [`History::flush`]. So the file is written
 //! seldom and in large sorted batches, which is what makes four indexes affordable.
+//!
+//! The file says up to which log entry it has everything, in the transaction that adds the
+//! records. Only the log of the same cluster may go on from there: a restore begins a new file.
 
 mod page;
 mod pending;
@@ -24,16 +27,18 @@ mod bench;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use page::{Cursor, Filter, HistoryPage};
+pub use page::Filter;
+pub(crate) use page::Cursor;
 
 use crate::fatal::{Fatal, StorageFault};
 use leasehold_core::outcome::GrantRecord;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use pending::Pending;
 use redb::Database;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tables::View;
 
 /// The name by which faults and errors call this file.
 pub(crate) const FILE: &str = "history.redb";
@@ -59,9 +64,9 @@ pub(crate) struct History {
 }
 
 struct Core {
-    db: Arc<Database>,
+    /// The file as of the newest batch.
+    view: Arc<RwLock<Arc<View>>>,
     pending: Arc<Pending>,
-    fatal: Fatal,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -69,16 +74,17 @@ impl History {
     /// Starts the writer on a file that was opened and checked.
     pub(crate) fn start(db: Database, setup: HistorySetup) -> Result<Self, StorageFault> {
         let db = Arc::new(db);
-        let applied = tables::applied(&*db)
-            .map_err(|cause| StorageFault::new(FILE, "start", cause))?;
-        let pending = Arc::new(Pending::new(applied, &setup));
-        let fatal = setup.fatal.clone();
-        let writer = writer::Writer::new(Arc::clone(&db), Arc::clone(&pending), setup);
+        let fault = |cause| StorageFault::new(FILE, "start", Box::new(cause));
+        let layout = tables::read_layout(&*db).map_err(fault)?;
+        let view = Arc::new(RwLock::new(Arc::new(View::open(&*db).map_err(fault)?)));
+        let pending = Arc::new(Pending::new(layout, &setup));
+        let writer =
+            writer::Writer::new(db, Arc::clone(&pending), Arc::clone(&view), layout, setup);
         let thread = std::thread::Builder::new()
             .name("history-writer".into())
             .spawn(move || writer.run())
             .map_err(|cause| StorageFault::new(FILE, "start", cause))?;
-        Ok(Self { core: Arc::new(Core { db, pending, fatal, writer: Mutex::new(Some(thread)) }) })
+        Ok(Self { core: Arc::new(Core { view, pending, writer: Mutex::new(Some(thread)) }) })
     }
 
     /// Waits until there is room for more. Called before the lock table is locked, so that a slow
@@ -87,8 +93,8 @@ impl History {
         self.core.pending.room().await;
     }
 
-    /// Takes over what ended in log entries up to and with `applied`. Pushing a record again, as
-    /// a replay of the log does, changes nothing.
+    /// Takes over what ended in log entries up to and with `applied`, and nothing for entries
+    /// whose records the file has already: a replay of the log changes nothing.
     pub(crate) fn push(&self, records: &[Arc<GrantRecord>], applied: u64) {
         self.core.pending.push(records, applied);
     }
@@ -103,7 +109,8 @@ impl History {
         self.core.pending.flush(upto)
     }
 
-    /// Keeps this many records at most, forgetting those that ended first.
+    /// Keeps this many records at most, to within one batch, forgetting those that ended first
+    /// in parts of a sixteenth.
     pub(crate) fn keep_at_most(&self, count: u64) {
         self.core.pending.set_retention(|retention| retention.keep = count);
     }
@@ -119,6 +126,12 @@ impl History {
     pub(crate) fn close(&self) -> Result<(), StorageFault> {
         self.core.stop();
         self.core.pending.fault().map_or(Ok(()), Err)
+    }
+}
+
+impl History {
+    fn view(&self) -> Arc<View> {
+        Arc::clone(&self.core.view.read())
     }
 }
 

@@ -1,13 +1,14 @@
 //! Pages of the history, newest first, over memory and file together.
 
-use super::tables::{BY_CLIENT, BY_RESOURCE, BY_TIME, RECORDS, client_key, resource_key};
-use super::{FILE, History};
-use crate::codec;
+use super::History;
+use super::read::{AnyError, record_in, unreadable};
+use super::tables::{Key, Partition, client_key, resource_key};
 use crate::fatal::StorageFault;
 use leasehold_core::outcome::GrantRecord;
 use leasehold_core::{ClientId, Principal, ResourceName};
-use redb::{ReadOnlyTable, ReadTransaction, ReadableDatabase, Value};
+use redb::{Range, Value};
 use std::fmt;
+use std::iter::Rev;
 use std::sync::Arc;
 
 /// Rows of an index that one page looks at beyond those that it shows: rows of other names with
@@ -16,11 +17,16 @@ const MISSES_MAX: usize = 1000;
 
 /// Which records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Filter {
+pub enum Filter {
     /// Of one resource, the highest token first.
     Resource(ResourceName),
     /// Of one client, the highest token first.
-    Client { client: ClientId, principal: Option<Principal> },
+    Client {
+        /// Its label.
+        client: ClientId,
+        /// Its principal, if that is to count.
+        principal: Option<Principal>,
+    },
     /// Those that ended at this instant or before, the last to end first.
     EndedUntil(u64),
 }
@@ -91,9 +97,7 @@ impl History {
         let limit = limit.max(1);
         // Memory first: what moves to the file in between is then seen twice rather than never.
         let mut records = self.pending_matches(filter, before);
-        let slice = self
-            .slice(filter, before, limit)
-            .map_err(|cause| StorageFault::new(FILE, "read", cause))?;
+        let slice = self.slice(filter, before, limit).map_err(unreadable)?;
         records.extend(slice.records);
         records.sort_by_key(|record| std::cmp::Reverse(filter.place(record)));
         records.dedup_by_key(|record| record.grant.token);
@@ -107,8 +111,11 @@ impl History {
     }
 
     fn pending_matches(&self, filter: &Filter, before: Option<Cursor>) -> Vec<Arc<GrantRecord>> {
+        let before_ms = self.core.pending.before_ms();
         let wanted = |record: &&Arc<GrantRecord>| {
-            filter.matches(record) && before.is_none_or(|before| filter.place(record) < before)
+            filter.matches(record)
+                && record.ended_at_ms >= before_ms
+                && before.is_none_or(|before| filter.place(record) < before)
         };
         let (mut newer, older) = self.core.pending.read(|generation| -> Vec<_> {
             match filter {
@@ -134,56 +141,107 @@ impl History {
         filter: &Filter,
         before: Option<Cursor>,
         limit: usize,
-    ) -> Result<Slice, Box<dyn std::error::Error + Send + Sync>> {
-        let txn = self.core.db.begin_read()?;
+    ) -> Result<Slice, AnyError> {
+        let view = self.view();
+        let partitions = view.partitions.iter();
         let below = before.map_or(u64::MAX, |before| before.token);
         match filter {
             Filter::Resource(resource) => {
                 let hash = resource_key(resource);
-                let rows = txn.open_table(BY_RESOURCE)?;
-                collect(&txn, filter, &rows, (hash, 0), (hash, below), limit)
+                let rows = partitions.map(|p| Ok((p, p.by_resource.range((hash, 0)..(hash, below))?)));
+                self.collect(filter, Merged::new(rows)?, limit)
             }
             Filter::Client { client, .. } => {
                 let hash = client_key(client);
-                let rows = txn.open_table(BY_CLIENT)?;
-                collect(&txn, filter, &rows, (hash, 0), (hash, below), limit)
+                let rows = partitions.map(|p| Ok((p, p.by_client.range((hash, 0)..(hash, below))?)));
+                self.collect(filter, Merged::new(rows)?, limit)
             }
             Filter::EndedUntil(ms) => {
                 let end = before.map_or((*ms, u64::MAX), |before| (before.major, before.token));
-                let rows = txn.open_table(BY_TIME)?;
-                collect(&txn, filter, &rows, (0, 0), end.min((*ms, u64::MAX)), limit)
+                let end = end.min((*ms, u64::MAX));
+                let start = (self.core.pending.before_ms(), 0).min(end);
+                let rows = partitions.map(|p| Ok((p, p.by_time.range(start..end)?)));
+                self.collect(filter, Merged::new(rows)?, limit)
             }
         }
     }
+
+    /// Reads the records behind rows of an index.
+    fn collect<V: Copying>(
+        &self,
+        filter: &Filter,
+        mut rows: Merged<'_, V>,
+        limit: usize,
+    ) -> Result<Slice, AnyError> {
+        let before_ms = self.core.pending.before_ms();
+        let mut slice = Slice { records: Vec::new(), down_to: None };
+        let mut misses = 0;
+        while slice.records.len() <= limit
+            && let Some((partition, (major, token), _)) = rows.next()?
+        {
+            let record = record_in(partition, token)?;
+            match record.filter(|r| filter.matches(r) && r.ended_at_ms >= before_ms) {
+                Some(record) => slice.records.push(Arc::new(record)),
+                None => misses += 1,
+            }
+            if misses > MISSES_MAX {
+                let major = if matches!(filter, Filter::EndedUntil(_)) { major } else { 0 };
+                slice.down_to = Some(Cursor { major, token });
+                break;
+            }
+        }
+        Ok(slice)
+    }
 }
 
-/// Walks an index down from before `end` and reads the records behind it.
-fn collect<V: Value + 'static>(
-    txn: &ReadTransaction,
-    filter: &Filter,
-    rows: &ReadOnlyTable<(u64, u64), V>,
-    start: (u64, u64),
-    end: (u64, u64),
-    limit: usize,
-) -> Result<Slice, Box<dyn std::error::Error + Send + Sync>> {
-    let stored = txn.open_table(RECORDS)?;
-    let mut slice = Slice { records: Vec::new(), down_to: None };
-    let mut misses = 0;
-    for row in rows.range(start..end)?.rev() {
-        let (major, token) = row?.0.value();
-        if slice.records.len() > limit {
-            break;
+/// A value of an index that is read by copying it.
+pub(super) trait Copying: for<'a> Value<SelfType<'a> = Self> + 'static {}
+
+impl<V: for<'a> Value<SelfType<'a> = V> + 'static> Copying for V {}
+
+/// Rows of one index over all partitions, the highest key first.
+pub(super) struct Merged<'p, V: Copying> {
+    sources: Vec<Source<'p, V>>,
+}
+
+struct Source<'p, V: Copying> {
+    partition: &'p Partition,
+    rows: Rev<Range<'static, Key, V>>,
+    head: (Key, V),
+}
+
+impl<'p, V: Copying> Merged<'p, V> {
+    pub(super) fn new(
+        parts: impl Iterator<Item = Result<(&'p Partition, Range<'static, Key, V>), redb::StorageError>>,
+    ) -> Result<Self, redb::StorageError> {
+        let mut sources = Vec::new();
+        for part in parts {
+            let (partition, rows) = part?;
+            let mut rows = rows.rev();
+            if let Some(head) = advance(&mut rows)? {
+                sources.push(Source { partition, rows, head });
+            }
         }
-        let record = stored.get(token)?.map(|bytes| codec::decode_record(bytes.value()));
-        match record.transpose()?.filter(|record| filter.matches(record)) {
-            Some(record) => slice.records.push(Arc::new(record)),
-            None => misses += 1,
-        }
-        if misses > MISSES_MAX {
-            let major = if matches!(filter, Filter::EndedUntil(_)) { major } else { 0 };
-            slice.down_to = Some(Cursor { major, token });
-            break;
-        }
+        Ok(Self { sources })
     }
-    Ok(slice)
+
+    pub(super) fn next(&mut self) -> Result<Option<(&'p Partition, Key, V)>, redb::StorageError> {
+        let highest = (0..self.sources.len()).max_by_key(|at| self.sources[*at].head.0);
+        let Some(at) = highest else { return Ok(None) };
+        let source = &mut self.sources[at];
+        let partition = source.partition;
+        let (key, value) = match advance(&mut source.rows)? {
+            Some(next) => std::mem::replace(&mut source.head, next),
+            None => self.sources.swap_remove(at).head,
+        };
+        Ok(Some((partition, key, value)))
+    }
+}
+
+fn advance<V: Copying>(
+    rows: &mut Rev<Range<'static, Key, V>>,
+) -> Result<Option<(Key, V)>, redb::StorageError> {
+    let Some(row) = rows.next() else { return Ok(None) };
+    let (key, value) = row?;
+    Ok(Some((key.value(), value.value())))
 }

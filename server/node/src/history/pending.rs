@@ -1,6 +1,6 @@
 //! Records that are not in the file yet, and what the writer and the handles tell each other.
 
-use super::tables::{client_key, resource_key};
+use super::tables::{Layout, client_key, resource_key};
 use super::{FILE, HistorySetup};
 use crate::fatal::StorageFault;
 use leasehold_core::Token;
@@ -90,6 +90,8 @@ pub(super) struct Pending {
     /// Wakes those who wait for room.
     room: Notify,
     durable: AtomicU64,
+    /// Beside the state, because every reader asks.
+    before_ms: AtomicU64,
     len: AtomicUsize,
     max: usize,
     batch: usize,
@@ -105,7 +107,6 @@ struct State {
     flush: bool,
     closed: bool,
     retention: Retention,
-    retention_changed: bool,
     fault: Option<StorageFault>,
 }
 
@@ -119,7 +120,8 @@ pub(super) struct Job {
 }
 
 impl Pending {
-    pub(super) fn new(applied: u64, setup: &HistorySetup) -> Self {
+    pub(super) fn new(layout: Layout, setup: &HistorySetup) -> Self {
+        let applied = layout.applied;
         let state = State {
             current: Generation::default(),
             writing: None,
@@ -127,8 +129,7 @@ impl Pending {
             applied,
             flush: false,
             closed: false,
-            retention: Retention { keep: setup.keep, before_ms: 0 },
-            retention_changed: false,
+            retention: Retention { keep: setup.keep, before_ms: layout.before_ms },
             fault: None,
         };
         Self {
@@ -137,6 +138,7 @@ impl Pending {
             settled: Condvar::new(),
             room: Notify::new(),
             durable: AtomicU64::new(applied),
+            before_ms: AtomicU64::new(layout.before_ms),
             len: AtomicUsize::new(0),
             max: setup.pending_max,
             batch: setup.batch,
@@ -157,7 +159,12 @@ impl Pending {
 
     pub(super) fn push(&self, records: &[Arc<GrantRecord>], applied: u64) {
         let mut state = self.state.lock();
-        state.applied = state.applied.max(applied);
+        // What comes again is in memory or in the file. (No record is missed at 0: the first
+        // entry of a log is its members.)
+        if applied <= state.applied {
+            return;
+        }
+        state.applied = applied;
         if records.is_empty() {
             return;
         }
@@ -175,7 +182,15 @@ impl Pending {
         let mut state = self.state.lock();
         let before = state.retention;
         change(&mut state.retention);
-        state.retention_changed |= state.retention != before;
+        self.before_ms.store(state.retention.before_ms, Ordering::Release);
+        if state.retention != before {
+            // With the next batch, or like a record.
+            state.since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    pub(super) fn before_ms(&self) -> u64 {
+        self.before_ms.load(Ordering::Acquire)
     }
 
     pub(super) fn durable(&self) -> u64 {
@@ -199,17 +214,16 @@ impl Pending {
         Ok(())
     }
 
-    /// Sleeps until there is something to write, or `busy`: then there is something to forget.
-    pub(super) fn next(&self, busy: bool) -> Job {
+    /// Sleeps until there is something to write or to forget.
+    pub(super) fn next(&self) -> Job {
         let mut state = self.state.lock();
-        while !busy && !state.is_due(self.batch, self.settle) {
+        while !state.is_due(self.batch, self.settle) {
             self.work.wait_for(&mut state, self.settle.max(Duration::from_millis(1)));
         }
         let generation = Arc::new(std::mem::take(&mut state.current));
         state.writing = Some(Arc::clone(&generation));
         state.since = None;
         state.flush = false;
-        state.retention_changed = false;
         let (applied, retention) = (state.applied, state.retention);
         Job { generation, applied, retention, last: state.closed }
     }
@@ -256,7 +270,6 @@ impl State {
     fn is_due(&self, batch: usize, settle: Duration) -> bool {
         self.closed
             || self.flush
-            || self.retention_changed
             || self.current.records.len() >= batch
             || self.since.is_some_and(|since| since.elapsed() >= settle)
     }

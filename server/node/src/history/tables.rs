@@ -1,58 +1,187 @@
-//! The layout of `history.redb`.
+//! The layout of `history.redb`: partitions, each with a table of records and three indexes.
+//!
+//! Records go into the newest partition in the order in which grants ended. When it is full
+//! another one begins; to forget is to delete the oldest partition whole. So a batch works on
+//! small trees, and nothing is ever removed row by row.
 
 use leasehold_core::{ClientId, ResourceName};
-use redb::{ReadableDatabase, TableDefinition};
+use redb::{
+    ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition,
+    TableError, Value, WriteTransaction,
+};
+use std::ops::RangeInclusive;
 
-/// Records by token. Values: see `codec::record`.
-pub(crate) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
-/// Hash of the resource, token; the value says whether the grant was exclusive.
-///
-/// A hash and not the name: rows of 17 bytes instead of up to 520 mean many times fewer pages to
-/// rewrite in a batch, and whoever finds a row reads the record anyway and compares the name.
-/// Rows whose record is gone may remain for a while; see `trim`.
-pub(crate) const BY_RESOURCE: TableDefinition<'_, (u64, u64), bool> =
-    TableDefinition::new("by_resource");
-/// Hash of the client's label, token.
-pub(crate) const BY_CLIENT: TableDefinition<'_, (u64, u64), ()> = TableDefinition::new("by_client");
-/// When it ended, token.
-pub(crate) const BY_TIME: TableDefinition<'_, (u64, u64), ()> = TableDefinition::new("by_time");
-/// `applied`: the newest log entry whose ended grants are all in this file.
-pub(crate) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// Numbers by name; see [`Layout`].
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const APPLIED: &str = "applied";
+const FIRST: &str = "first";
+const CURRENT: &str = "current";
+const BEFORE_MS: &str = "before_ms";
 
-pub(crate) const APPLIED: &str = "applied";
+/// Two numbers, the second a token.
+pub(super) type Key = (u64, u64);
 
-/// Makes the tables of a new file.
+/// What the file says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Layout {
+    /// The newest log entry whose ended grants are all in this file.
+    pub(super) applied: u64,
+    /// The oldest partition.
+    pub(super) first: u64,
+    /// The partition that grows.
+    pub(super) current: u64,
+    /// What ended before this instant is forgotten, even where it is still there.
+    pub(super) before_ms: u64,
+}
+
+/// The tables of one partition, for writing.
+pub(super) struct Filling<'t> {
+    /// By token. Values: see `codec::record`.
+    pub(super) records: Table<'t, u64, &'static [u8]>,
+    /// Hash of the resource, token; the value says whether the grant was exclusive.
+    ///
+    /// A hash and not the name: rows of 17 bytes instead of up to 520, and whoever finds a row
+    /// reads the record anyway and compares the name.
+    pub(super) by_resource: Table<'t, Key, bool>,
+    /// Hash of the client's label, token.
+    pub(super) by_client: Table<'t, Key, ()>,
+    /// When it ended, token.
+    pub(super) by_time: Table<'t, Key, ()>,
+}
+
+/// The tables of one partition as they were at one commit.
+pub(super) struct Partition {
+    pub(super) records: ReadOnlyTable<u64, &'static [u8]>,
+    pub(super) by_resource: ReadOnlyTable<Key, bool>,
+    pub(super) by_client: ReadOnlyTable<Key, ()>,
+    pub(super) by_time: ReadOnlyTable<Key, ()>,
+    /// No other tokens are in it.
+    pub(super) tokens: RangeInclusive<u64>,
+}
+
+/// All partitions at one commit, the newest first.
+pub(super) struct View {
+    pub(super) partitions: Vec<Partition>,
+}
+
+/// The names of a partition's tables.
+struct Names {
+    records: String,
+    by_resource: String,
+    by_client: String,
+    by_time: String,
+}
+
+impl Names {
+    fn new(partition: u64) -> Self {
+        let name = |table: &str| format!("{table}.{partition}");
+        Self {
+            records: name("records"),
+            by_resource: name("by_resource"),
+            by_client: name("by_client"),
+            by_time: name("by_time"),
+        }
+    }
+}
+
+fn table<K: redb::Key + 'static, V: Value + 'static>(name: &str) -> TableDefinition<'_, K, V> {
+    TableDefinition::new(name)
+}
+
+impl<'t> Filling<'t> {
+    pub(super) fn open(txn: &'t WriteTransaction, partition: u64) -> Result<Self, TableError> {
+        let names = Names::new(partition);
+        Ok(Self {
+            records: txn.open_table(table(&names.records))?,
+            by_resource: txn.open_table(table(&names.by_resource))?,
+            by_client: txn.open_table(table(&names.by_client))?,
+            by_time: txn.open_table(table(&names.by_time))?,
+        })
+    }
+}
+
+/// Removes a partition.
+pub(super) fn delete(txn: &WriteTransaction, partition: u64) -> Result<(), TableError> {
+    let names = Names::new(partition);
+    txn.delete_table(table::<u64, &[u8]>(&names.records))?;
+    txn.delete_table(table::<Key, bool>(&names.by_resource))?;
+    txn.delete_table(table::<Key, ()>(&names.by_client))?;
+    txn.delete_table(table::<Key, ()>(&names.by_time))?;
+    Ok(())
+}
+
+impl Partition {
+    fn open(txn: &ReadTransaction, partition: u64) -> Result<Option<Self>, redb::Error> {
+        let names = Names::new(partition);
+        let records = match txn.open_table(table::<u64, &[u8]>(&names.records)) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+            records => records?,
+        };
+        let token = |end: Option<(redb::AccessGuard<'_, u64>, _)>| end.map(|(key, _)| key.value());
+        let (first, last) = (token(records.first()?), token(records.last()?));
+        let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
+        Ok(Some(Self {
+            records,
+            by_resource: txn.open_table(table(&names.by_resource))?,
+            by_client: txn.open_table(table(&names.by_client))?,
+            by_time: txn.open_table(table(&names.by_time))?,
+            tokens: first..=last,
+        }))
+    }
+}
+
+impl View {
+    pub(super) fn open(db: &impl ReadableDatabase) -> Result<Self, redb::Error> {
+        let txn = db.begin_read()?;
+        let layout = layout(&txn.open_table(META)?)?;
+        let partitions = (layout.first..=layout.current).rev();
+        let partitions = partitions.map(|n| Partition::open(&txn, n)).filter_map(Result::transpose);
+        Ok(Self { partitions: partitions.collect::<Result<_, _>>()? })
+    }
+}
+
+fn layout(meta: &impl ReadableTable<&'static str, u64>) -> Result<Layout, redb::Error> {
+    let get = |name| -> Result<u64, redb::Error> {
+        Ok(meta.get(name)?.map_or(0, |value| value.value()))
+    };
+    Ok(Layout {
+        applied: get(APPLIED)?,
+        first: get(FIRST)?,
+        current: get(CURRENT)?,
+        before_ms: get(BEFORE_MS)?,
+    })
+}
+
+pub(super) fn write_layout(txn: &WriteTransaction, layout: Layout) -> Result<(), redb::Error> {
+    let mut meta = txn.open_table(META)?;
+    meta.insert(APPLIED, layout.applied)?;
+    meta.insert(FIRST, layout.first)?;
+    meta.insert(CURRENT, layout.current)?;
+    meta.insert(BEFORE_MS, layout.before_ms)?;
+    Ok(())
+}
+
+pub(super) fn read_layout(db: &impl ReadableDatabase) -> Result<Layout, redb::Error> {
+    layout(&db.begin_read()?.open_table(META)?)
+}
+
+/// Makes the table that is there from the beginning.
 pub(crate) fn create(db: &redb::Database) -> Result<(), redb::Error> {
     let txn = db.begin_write()?;
-    txn.open_table(RECORDS)?;
-    txn.open_table(BY_RESOURCE)?;
-    txn.open_table(BY_CLIENT)?;
-    txn.open_table(BY_TIME)?;
     txn.open_table(META)?;
     Ok(txn.commit()?)
 }
 
-/// Whether all tables are there, without reading them.
+/// Whether all tables are there and begin and end with readable rows.
 pub(crate) fn check(db: &impl ReadableDatabase) -> Result<(), redb::Error> {
-    let txn = db.begin_read()?;
-    txn.open_table(RECORDS)?;
-    txn.open_table(BY_RESOURCE)?;
-    txn.open_table(BY_CLIENT)?;
-    txn.open_table(BY_TIME)?;
-    txn.open_table(META)?;
-    Ok(())
+    View::open(db).map(|_| ())
 }
 
-pub(crate) fn applied(db: &impl ReadableDatabase) -> Result<u64, redb::Error> {
-    let txn = db.begin_read()?;
-    Ok(txn.open_table(META)?.get(APPLIED)?.map_or(0, |value| value.value()))
-}
-
-pub(crate) fn resource_key(resource: &ResourceName) -> u64 {
+pub(super) fn resource_key(resource: &ResourceName) -> u64 {
     hash(resource.as_str())
 }
 
-pub(crate) fn client_key(client: &ClientId) -> u64 {
+pub(super) fn client_key(client: &ClientId) -> u64 {
     hash(client.as_str())
 }
 
@@ -69,12 +198,4 @@ fn hash(text: &str) -> u64 {
     hash ^= hash >> 33;
     hash = hash.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
-}
-
-/// How many rows the indexes have that may keep dead ones.
-#[cfg(test)]
-pub(super) fn index_rows(db: &impl ReadableDatabase) -> Result<[u64; 2], redb::Error> {
-    use redb::ReadableTableMetadata;
-    let txn = db.begin_read()?;
-    Ok([txn.open_table(BY_RESOURCE)?.len()?, txn.open_table(BY_CLIENT)?.len()?])
 }

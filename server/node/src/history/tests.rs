@@ -91,8 +91,6 @@ fn check(history: &History, records: &[Arc<GrantRecord>]) {
         let last = history.last_token_of(&resource("r3"), exclusive).expect("readable");
         assert_eq!(last, of(exclusive));
     }
-    let oldest = records.iter().map(|record| record.grant.token).min();
-    assert_eq!(history.oldest_token().expect("readable"), oldest);
 }
 
 #[test]
@@ -109,8 +107,10 @@ fn memory_and_file_answer_as_one() {
     check(&history, &all);
     history.flush(2).expect("nothing failed");
     check(&history, &all);
-    history.push(&all[200..400], 2);
-    check(&history, &all);
+    history.push(&all[200..400], 1);
+    history.push(&all[300..], 2);
+    history.flush(2).expect("nothing failed");
+    assert_eq!(history.len().expect("readable"), 600);
     history.push(&[], 3);
     history.flush(3).expect("nothing failed");
     check(&history, &all);
@@ -134,52 +134,67 @@ fn a_record_settles_by_itself() {
     panic!("nothing was written within five seconds");
 }
 
-/// Flushes until nothing is left to forget.
-fn settle(history: &History, index: &mut u64, records: &[Arc<GrantRecord>]) {
-    for part in records.chunks(500) {
+/// Pushes in batches of 100 and makes each durable.
+fn fill(history: &History, index: &mut u64, records: &[Arc<GrantRecord>]) {
+    for part in records.chunks(100).chain([&[][..]]) {
         *index += 1;
         history.push(part, *index);
         history.flush(*index).expect("nothing failed");
     }
-    for _ in 0..20 {
-        *index += 1;
-        history.push(&[], *index);
-        history.flush(*index).expect("nothing failed");
-    }
+}
+
+/// Those that are kept, which must be the last ones.
+fn kept<'a>(history: &History, all: &'a [Arc<GrantRecord>]) -> &'a [Arc<GrantRecord>] {
+    let len = usize::try_from(history.len().expect("readable")).expect("a count");
+    &all[all.len() - len..]
 }
 
 #[test]
 fn what_ended_first_is_forgotten_first() {
+    let disk = Disk::default();
     let all = records(&mut Dice::new(3), 9_000);
-    let history = start(&Disk::default(), NEVER, 999);
+    let history = start(&disk, NEVER, 2_000);
     let mut index = 0;
-    settle(&history, &mut index, &all);
-    assert_eq!(history.len().expect("readable"), 999);
-    check(&history, &all[8_001..]);
-    assert_eq!(history.by_token(all[8_000].grant.token).expect("readable"), None);
+    fill(&history, &mut index, &all);
+    let rest = kept(&history, &all);
+    assert!((1_700..=2_000).contains(&rest.len()), "{} are kept", rest.len());
+    check(&history, rest);
+    assert_eq!(history.by_token(all[6_900].grant.token).expect("readable"), None);
 
-    history.trim_before(all[8_600].ended_at_ms);
-    settle(&history, &mut index, &[]);
-    let kept: Vec<_> =
-        all.iter().filter(|r| r.ended_at_ms >= all[8_600].ended_at_ms).cloned().collect();
-    check(&history, &kept);
-    history.keep_at_most(9);
-    settle(&history, &mut index, &[]);
-    check(&history, &all[8_991..]);
-    assert_eq!(history.by_token(Token(u64::MAX)).expect("readable"), None);
+    history.keep_at_most(500);
+    fill(&history, &mut index, &[]);
+    let rest = kept(&history, &all);
+    assert!((250..=500).contains(&rest.len()), "{} are kept", rest.len());
+    check(&history, rest);
+    drop(history);
+    let history = History::start(reopen(&disk), setup(NEVER, 500)).expect("it starts");
+    check(&history, rest);
 }
 
 #[test]
-fn rows_of_forgotten_records_do_not_pile_up() {
-    let history = start(&Disk::default(), NEVER, 500);
+fn what_ended_too_long_ago_is_gone_at_once_and_deleted_later() {
+    let disk = Disk::default();
+    let all = records(&mut Dice::new(8), 3_000);
+    let history = start(&disk, NEVER, 10_000);
     let mut index = 0;
-    let with_name = |n: u64| {
-        Arc::new(samples::record(n + 1, &format!("r{}", n % 400), "c", 1_000 + n))
-    };
-    let all: Vec<_> = (0..20_000).map(with_name).collect();
-    settle(&history, &mut index, &all);
-    let rows = tables::index_rows(&*history.core.db).expect("readable");
-    assert!(rows.iter().all(|rows| *rows < 500 * 3), "{rows:?} rows for 500 records");
+    fill(&history, &mut index, &all[..2_500]);
+    history.push(&all[2_500..], 1_000);
+    for first in [1_000, 2_000, 2_801] {
+        let cut = all[first].ended_at_ms;
+        history.trim_before(cut);
+        let young: Vec<_> = all.iter().filter(|r| r.ended_at_ms >= cut).cloned().collect();
+        check(&history, &young);
+        assert_eq!(history.by_token(all[first - 5].grant.token).expect("readable"), None);
+    }
+    history.flush(1_000).expect("nothing failed");
+    assert!(history.len().expect("readable") < 1_200);
+    drop(history);
+    let history = History::start(reopen(&disk), setup(NEVER, 10_000)).expect("it starts");
+    assert_eq!(history.by_token(all[2_700].grant.token).expect("readable"), None);
+    history.trim_before(u64::MAX);
+    history.push(&[], 1_001);
+    history.flush(1_001).expect("nothing failed");
+    assert_eq!(history.len().expect("readable"), 0);
 }
 
 #[tokio::test]

@@ -1,107 +1,62 @@
-//! Forgetting, in pieces, as part of the batches that are written anyway.
-//!
-//! A record goes in the order in which grants ended. Its rows in the indexes by resource and by
-//! client stand anywhere in them, a page each; so they stay, are skipped by readers, and a sweep
-//! that walks through the whole index removes all dead rows of a page at once.
+//! When a partition is full, and which ones are forgotten.
 
 use super::pending::Retention;
-use super::tables::{BY_CLIENT, BY_RESOURCE, BY_TIME, RECORDS};
-use redb::{Key, ReadableTable, ReadableTableMetadata, Table, TableDefinition, Value, WriteTransaction};
+use super::tables::{self, Filling, Layout};
+use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 
-/// Records that one transaction forgets beyond as many as it adds.
-const PIECE: u64 = 4096;
-/// Rows that a sweep looks at for each record forgotten: dead rows stay below about a third.
-const STEPS_A_RECORD: usize = 4;
+/// Partitions that the bound is spread over: the file holds at least 15 of 16 parts of what it may.
+const PARTITIONS: u64 = 16;
+/// Larger ones would make the trees deep, and random rows touch more pages.
+const PARTITION_MAX: u64 = 65_536;
+/// A partition that fills slowly is full after this long, so that age can forget it.
+const SPAN_MS: u64 = 4 * 24 * 3_600_000;
 
-#[derive(Debug, Default)]
-pub(super) struct Trimmer {
-    busy: bool,
-    resources_at: (u64, u64),
-    clients_at: (u64, u64),
-}
-
-impl Trimmer {
-    /// Whether more is to be forgotten than one transaction may.
-    pub(super) fn is_busy(&self) -> bool {
-        self.busy
-    }
-
-    pub(super) fn trim(
-        &mut self,
-        txn: &WriteTransaction,
-        retention: Retention,
-        added: usize,
-    ) -> Result<(), redb::Error> {
-        let allowed = PIECE + added as u64;
-        let forgotten = forget(txn, retention, allowed)?;
-        self.busy = forgotten == allowed;
-        if forgotten > 0 {
-            self.sweep(txn, forgotten)?;
-        }
-        Ok(())
-    }
-
-    fn sweep(&mut self, txn: &WriteTransaction, forgotten: u64) -> Result<(), redb::Error> {
-        let oldest = txn.open_table(RECORDS)?.first()?.map_or(u64::MAX, |(token, _)| token.value());
-        let steps = usize::try_from(forgotten).unwrap_or(usize::MAX).saturating_mul(STEPS_A_RECORD);
-        self.resources_at = sweep(txn, BY_RESOURCE, self.resources_at, steps, oldest)?;
-        self.clients_at = sweep(txn, BY_CLIENT, self.clients_at, steps, oldest)?;
-        Ok(())
-    }
-}
-
-/// Removes up to `allowed` records, the first to have ended first. Answers how many.
-fn forget(txn: &WriteTransaction, retention: Retention, allowed: u64) -> Result<u64, redb::Error> {
-    let mut times = txn.open_table(BY_TIME)?;
-    let mut records = txn.open_table(RECORDS)?;
-    let mut over = records.len()?.saturating_sub(retention.keep);
-    let mut forgotten = 0;
-    while forgotten < allowed {
-        let Some((ended_at_ms, token)) = times.first()?.map(|(key, _)| key.value()) else { break };
-        if over == 0 && ended_at_ms >= retention.before_ms {
-            break;
-        }
-        times.remove((ended_at_ms, token))?;
-        records.remove(token)?;
-        over = over.saturating_sub(1);
-        forgotten += 1;
-    }
-    Ok(forgotten)
-}
-
-/// Walks `steps` rows on from `at` and removes those of tokens below the oldest one kept. Answers
-/// where to go on; from the start again after the end.
-fn sweep<V: Value + 'static>(
+/// Begins another partition if the newest is full, and forgets the oldest ones.
+pub(super) fn trim(
     txn: &WriteTransaction,
-    index: TableDefinition<'_, (u64, u64), V>,
-    at: (u64, u64),
-    steps: usize,
-    oldest: u64,
-) -> Result<(u64, u64), redb::Error> {
-    let mut table = txn.open_table(index)?;
-    let mut dead = Vec::new();
-    let mut next = None;
-    for (step, row) in table.range(at..)?.enumerate() {
-        let key = row?.0.value();
-        if step == steps {
-            next = Some(key);
+    layout: &mut Layout,
+    retention: Retention,
+) -> Result<(), redb::Error> {
+    layout.before_ms = retention.before_ms;
+    if is_full(txn, layout.current, retention)? {
+        layout.current += 1;
+    }
+    let mut lens = Vec::new();
+    for partition in layout.first..layout.current {
+        lens.push(Filling::open(txn, partition)?.records.len()?);
+    }
+    let mut total = lens.iter().sum::<u64>();
+    if layout.first <= layout.current {
+        total += Filling::open(txn, layout.current)?.records.len()?;
+    }
+    for len in lens {
+        if total <= retention.keep && !is_over(txn, layout.first, retention)? {
             break;
         }
-        if key.1 < oldest {
-            dead.push(key);
-        }
-    }
-    remove_all(&mut table, &dead)?;
-    Ok(next.unwrap_or_default())
-}
-
-fn remove_all<K, V>(table: &mut Table<'_, K, V>, keys: &[K]) -> Result<(), redb::Error>
-where
-    K: Key + Copy + for<'a> Value<SelfType<'a> = K> + 'static,
-    V: Value + 'static,
-{
-    for key in keys {
-        table.remove(*key)?;
+        tables::delete(txn, layout.first)?;
+        layout.first += 1;
+        total -= len;
     }
     Ok(())
+}
+
+fn is_full(txn: &WriteTransaction, partition: u64, retention: Retention) -> Result<bool, redb::Error> {
+    let filling = Filling::open(txn, partition)?;
+    let len = filling.records.len()?;
+    let span = span_ms(&filling)?;
+    Ok(len >= (retention.keep / PARTITIONS).clamp(1, PARTITION_MAX)
+        || span.is_some_and(|(first, last)| last - first > SPAN_MS || last < retention.before_ms))
+}
+
+/// Whether all of it ended too long ago.
+fn is_over(txn: &WriteTransaction, partition: u64, retention: Retention) -> Result<bool, redb::Error> {
+    let span = span_ms(&Filling::open(txn, partition)?)?;
+    Ok(span.is_none_or(|(_, last)| last < retention.before_ms))
+}
+
+/// When the first and the last of its grants ended.
+fn span_ms(filling: &Filling<'_>) -> Result<Option<(u64, u64)>, redb::Error> {
+    let first = filling.by_time.first()?.map(|(key, _)| key.value().0);
+    let last = filling.by_time.last()?.map(|(key, _)| key.value().0);
+    Ok(first.zip(last))
 }

@@ -1,37 +1,42 @@
 //! The thread that moves records into the file.
 //!
-//! What a batch costs is the number of pages that it touches, so each index is filled in its own
-//! order: records that are neighbours in an index then share the copy of a page.
+//! What a batch costs is the number of rows and of pages that it touches, so each index is filled
+//! in its own order: records that are neighbours in an index then share the copy of a page.
 
 use super::pending::{Generation, Job, Pending};
-use super::tables::{
-    APPLIED, BY_CLIENT, BY_RESOURCE, BY_TIME, META, RECORDS, client_key, resource_key,
-};
-use super::trim::Trimmer;
-use super::{FILE, HistorySetup};
+use super::tables::{self, Filling, Key, Layout, View, client_key, resource_key};
+use super::{FILE, HistorySetup, trim};
 use crate::codec;
 use crate::fatal::{Fatal, Sentinel, StorageFault};
 use leasehold_core::command::Mode;
-use redb::{Database, Durability, WriteTransaction};
+use parking_lot::RwLock;
+use redb::{Database, Durability};
 use std::sync::Arc;
 
 pub(super) struct Writer {
     db: Arc<Database>,
     pending: Arc<Pending>,
+    view: Arc<RwLock<Arc<View>>>,
+    layout: Layout,
     fatal: Fatal,
-    trimmer: Trimmer,
     scratch: Vec<u8>,
 }
 
 impl Writer {
-    pub(super) fn new(db: Arc<Database>, pending: Arc<Pending>, setup: HistorySetup) -> Self {
-        Self { db, pending, fatal: setup.fatal, trimmer: Trimmer::default(), scratch: Vec::new() }
+    pub(super) fn new(
+        db: Arc<Database>,
+        pending: Arc<Pending>,
+        view: Arc<RwLock<Arc<View>>>,
+        layout: Layout,
+        setup: HistorySetup,
+    ) -> Self {
+        Self { db, pending, view, layout, fatal: setup.fatal, scratch: Vec::new() }
     }
 
     pub(super) fn run(mut self) {
         let sentinel = Sentinel { fatal: self.fatal.clone(), file: FILE };
         loop {
-            let job = self.pending.next(self.trimmer.is_busy());
+            let job = self.pending.next();
             if let Err(cause) = self.write(&job) {
                 let fault = StorageFault::new(FILE, "write and sync", cause);
                 self.fatal.report(&fault);
@@ -49,55 +54,56 @@ impl Writer {
     fn write(&mut self, job: &Job) -> Result<(), redb::Error> {
         let mut txn = self.db.begin_write()?;
         txn.set_durability(Durability::Immediate)?;
-        insert_records(&txn, &job.generation, &mut self.scratch)?;
-        insert_indexes(&txn, &job.generation)?;
-        self.trimmer.trim(&txn, job.retention, job.generation.records().len())?;
-        txn.open_table(META)?.insert(APPLIED, job.applied)?;
-        Ok(txn.commit()?)
+        let mut layout = Layout { applied: job.applied, ..self.layout };
+        {
+            let mut filling = Filling::open(&txn, layout.current)?;
+            insert_records(&mut filling, &job.generation, &mut self.scratch)?;
+            insert_indexes(&mut filling, &job.generation)?;
+        }
+        trim::trim(&txn, &mut layout, job.retention)?;
+        tables::write_layout(&txn, layout)?;
+        txn.commit()?;
+        self.layout = layout;
+        *self.view.write() = Arc::new(View::open(&*self.db)?);
+        Ok(())
     }
 }
 
 fn insert_records(
-    txn: &WriteTransaction,
+    filling: &mut Filling<'_>,
     generation: &Generation,
     scratch: &mut Vec<u8>,
 ) -> Result<(), redb::Error> {
     let mut records: Vec<_> = generation.records().iter().collect();
-    // Nearly sorted already: tokens are given out in order and most locks are held for long about
-    // the same time.
+    // Nearly sorted already: tokens are given out in order, and most locks are held for about as
+    // long as each other.
     records.sort_by_key(|record| record.grant.token);
-    let mut table = txn.open_table(RECORDS)?;
     for record in records {
         scratch.clear();
         codec::encode_record(record, scratch);
-        table.insert(record.grant.token.0, scratch.as_slice())?;
+        filling.records.insert(record.grant.token.0, scratch.as_slice())?;
     }
     Ok(())
 }
 
-fn insert_indexes(txn: &WriteTransaction, generation: &Generation) -> Result<(), redb::Error> {
+fn insert_indexes(filling: &mut Filling<'_>, generation: &Generation) -> Result<(), redb::Error> {
     let records = generation.records();
-    let mut resources = txn.open_table(BY_RESOURCE)?;
-    let key = |at: usize| resource_key(&records[at].grant.resource);
-    for (hash, token, at) in sorted(generation, key) {
-        let exclusive = records[at].grant.mode == Mode::Exclusive;
-        resources.insert((hash, token), exclusive)?;
+    for (key, at) in sorted(generation, |at| resource_key(&records[at].grant.resource)) {
+        filling.by_resource.insert(key, records[at].grant.mode == Mode::Exclusive)?;
     }
-    let mut clients = txn.open_table(BY_CLIENT)?;
-    for (hash, token, _) in sorted(generation, |at| client_key(&records[at].grant.owner.client)) {
-        clients.insert((hash, token), ())?;
+    for (key, _) in sorted(generation, |at| client_key(&records[at].grant.owner.client)) {
+        filling.by_client.insert(key, ())?;
     }
-    let mut times = txn.open_table(BY_TIME)?;
-    for (ended_at_ms, token, _) in sorted(generation, |at| records[at].ended_at_ms) {
-        times.insert((ended_at_ms, token), ())?;
+    for (key, _) in sorted(generation, |at| records[at].ended_at_ms) {
+        filling.by_time.insert(key, ())?;
     }
     Ok(())
 }
 
-/// Key, token and position of each record, in the order of an index.
-fn sorted(generation: &Generation, key: impl Fn(usize) -> u64) -> Vec<(u64, u64, usize)> {
+/// Key and position of each record, in the order of an index.
+fn sorted(generation: &Generation, key: impl Fn(usize) -> u64) -> Vec<(Key, usize)> {
     let records = generation.records().iter().enumerate();
-    let mut rows: Vec<_> = records.map(|(at, r)| (key(at), r.grant.token.0, at)).collect();
+    let mut rows: Vec<_> = records.map(|(at, r)| ((key(at), r.grant.token.0), at)).collect();
     rows.sort_unstable();
     rows
 }

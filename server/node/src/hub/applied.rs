@@ -149,6 +149,10 @@ impl Step<'_> {
     }
 
     fn ends_of(&self, grant: &Grant, ttl_ms: u64) -> (Instant, Instant) {
+        if grant.draining {
+            // What an earlier answer promised still stands; nothing is promised anew.
+            return (self.handed, self.handed);
+        }
         let full = self.handed + Duration::from_millis(ttl_ms);
         let clock = &self.memory.clock;
         match (clock.promised(grant.lease), clock.deadline(grant.lease)) {
@@ -182,7 +186,6 @@ impl Step<'_> {
         let revision = self.table.revision();
         let handed = self.handed;
         match (reply, outcome) {
-            (ReplyTo::Nobody, _) => {}
             (ReplyTo::Acquire(acquirer), Outcome::Granted { grant, ttl_ms, repeat }) => {
                 self.answer_grant(acquirer, &grant, ttl_ms, repeat);
             }

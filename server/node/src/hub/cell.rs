@@ -96,8 +96,6 @@ pub(crate) struct GrantedAt {
 /// Where an outcome goes.
 #[derive(Debug)]
 pub(crate) enum ReplyTo {
-    /// Nobody waits for it.
-    Nobody,
     /// A request that has one answer.
     Once(oneshot::Sender<Answer>),
     /// An acquire, which may have to stand in line first.
@@ -116,7 +114,6 @@ pub(crate) struct Acquirer {
 impl ReplyTo {
     pub(crate) fn fail(self, failure: Failure) {
         let answer = match self {
-            Self::Nobody => return,
             Self::Once(answer) => answer,
             Self::Acquire(acquirer) => {
                 acquirer.cell.advance(Phase::Over);
@@ -131,7 +128,7 @@ impl ReplyTo {
     pub(crate) fn is_abandoned(&self) -> bool {
         match self {
             Self::Acquire(acquirer) => matches!(acquirer.cell.phase(), Phase::Abandoned { .. }),
-            Self::Once(_) | Self::Nobody => false,
+            Self::Once(_) => false,
         }
     }
 }

@@ -56,10 +56,6 @@ impl LeaseClock {
         *self = Self::default();
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.leases.len()
-    }
-
     pub(crate) fn get(&self, id: LeaseId) -> Option<&Timed> {
         self.leases.get(&id)
     }
@@ -159,7 +155,8 @@ impl LeaseClock {
             let Some(Reverse((_, id))) = self.due.pop() else { break };
             let Some(deadline) = self.deadline(id) else { continue };
             let Some(timed) = self.leases.get_mut(&id) else { continue };
-            if timed.expiring {
+            // A draining grant has a due entry of its own, so that its end is told as forced.
+            if timed.expiring || timed.draining {
                 continue;
             }
             if deadline > now {

@@ -78,8 +78,4 @@ impl DueList {
         }
         Some(due)
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
-    }
 }

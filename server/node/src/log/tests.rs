@@ -1,6 +1,6 @@
 //! The log against openraft's own suite, and what the suite does not look at.
 
-use super::LogStore;
+use super::{LogStore, tables};
 use crate::codec::samples::{log_id, vote};
 use crate::open::support::{Syncs, append, busy_entry, log_state, open_dir, setup};
 use crate::open::{Opened, open};
@@ -79,6 +79,29 @@ async fn a_committed_id_beyond_the_log_is_not_kept() {
     drop(opened);
     let mut opened = open_dir(dir.path());
     assert_eq!(opened.log.read_committed().await.expect("readable"), Some(log_id(1, 7)));
+}
+
+/// A file whose end was lost by other means than a crash.
+#[tokio::test]
+async fn a_stored_committed_id_beyond_the_log_is_not_believed() {
+    let dir = dir();
+    let mut opened = open_dir(dir.path());
+    append(&mut opened.log, entries(1..10)).await.expect("entries are saved");
+    opened.log.purge(log_id(1, 4)).await.expect("in line");
+    opened.close().expect("nothing failed");
+    drop(opened);
+    for beyond in [log_id(1, 10), log_id(1, 1000), log_id(2, 7)] {
+        let db = redb::Database::open(dir.path().join(super::FILE)).expect("nobody else has it");
+        let txn = db.begin_write().expect("writable");
+        let id = crate::codec::encode_log_id(beyond);
+        let mut meta = txn.open_table(tables::META).expect("there");
+        meta.insert(tables::COMMITTED, id.as_slice()).expect("writable");
+        drop(meta);
+        txn.commit().expect("writable");
+        drop(db);
+        let mut opened = open_dir(dir.path());
+        assert_eq!(opened.log.read_committed().await.expect("readable"), Some(log_id(1, 4)));
+    }
 }
 
 #[tokio::test]
