@@ -261,20 +261,20 @@ impl Reader<'_> {
     }
 
     fn http(&mut self) -> leasehold_http::Settings {
-        let mut http = leasehold_http::Settings::default();
-        http.listen = self.addresses("listen");
-        http.ops_listen = self.addresses("ops_listen").into_iter().next();
-        http.hosts = self.list("hosts");
+        let default = leasehold_http::Settings::default();
         let workers: usize = self.at_least(0, "http_workers");
-        if workers > 0 {
-            http.workers = workers;
+        leasehold_http::Settings {
+            listen: self.addresses("listen"),
+            ops_listen: self.addresses("ops_listen").into_iter().next(),
+            hosts: self.list("hosts"),
+            workers: if workers > 0 { workers } else { default.workers },
+            connections_max: self.at_least(1, "connections_max"),
+            body_max: self.at_least(1_024, "body_max_bytes"),
+            bulk_body_max: self.at_least(1_024, "bulk_body_max_bytes"),
+            body_timeout: Duration::from_millis(self.at_least(1, "body_timeout_ms")),
+            idle_timeout: Duration::from_millis(self.at_least(1, "idle_timeout_ms")),
+            ..default
         }
-        http.connections_max = self.at_least(1, "connections_max");
-        http.body_max = self.at_least(1_024, "body_max_bytes");
-        http.bulk_body_max = self.at_least(1_024, "bulk_body_max_bytes");
-        http.body_timeout = Duration::from_millis(self.at_least(1, "body_timeout_ms"));
-        http.idle_timeout = Duration::from_millis(self.at_least(1, "idle_timeout_ms"));
-        http
     }
 
     fn limits(&mut self) -> Limits {

@@ -41,7 +41,10 @@ impl Ask {
             Body::Single => settings.body_max,
             Body::Bulk => settings.bulk_body_max,
         };
-        body::check_type(self.http.headers())?;
+        if let Err(fault) = body::check_type(self.http.headers()) {
+            body::discard(&mut self.payload, self.http.headers(), size_max).await;
+            return Err(fault);
+        }
         let timeout = settings.body_timeout;
         let body = body::read(self.http.headers(), &mut self.payload, size_max, timeout).await?;
         serving(&self.http, body.len());

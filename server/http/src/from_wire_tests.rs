@@ -146,7 +146,8 @@ fn a_batch_is_read_whole_or_not_at_all() {
     assert_eq!(read(&[acquire, renew, release].join(",")).expect("three").len(), 3);
     assert!(read("").expect("none").is_empty());
     let field = |operations: &str| {
-        read(operations).err().expect("refused").field.expect("named").into_owned()
+        let Err(invalid) = read(operations) else { panic!("refused") };
+        invalid.field.expect("named").into_owned()
     };
     assert_eq!(
         field(&format!(r#"{acquire},{}"#, renew.replace("500", "499"))),

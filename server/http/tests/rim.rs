@@ -236,6 +236,8 @@ async fn a_refusal_from_the_head_alone_keeps_the_connection() {
         answer.is_problem(403, "forbidden");
         assert!(!answer.closed, "{answer:?}");
     }
+    let typed = acquire("r", 0).replace("Host", "Content-Type: text/xml\r\nHost");
+    client.exchange(&typed).await.is_problem(415, "unsupported_media_type");
     client.exchange(&post("/nowhere", "{}")).await.is_problem(404, "not_found");
     assert_eq!(client.exchange(&acquire("r", 0)).await.status, 200);
 }

@@ -27,14 +27,7 @@ impl Node {
         self.check_open()?;
         self.check_storage()?;
         asked.wait = wait_ms > 0;
-        let table = self.inner.shared.table.read();
-        let refused = refused_from_memory(&table, &asked);
-        // It will have to stand in line, as far as can be seen from here.
-        let patient = asked.wait && table.is_held(&asked.resource);
-        drop(table);
-        if let Some(refusal) = refused {
-            return Err(self.explain(refusal));
-        }
+        let patient = self.first_look(&asked).map_err(|refusal| self.explain(refusal))?;
         let request_id = asked.request_id.clone();
         let keep_place = asked.keep_place && request_id.is_some();
         let (mut waiting, mut answer) = self.propose_acquire(asked, call, patient)?;
@@ -56,6 +49,15 @@ impl Node {
             Answer::Outcome { outcome, .. } => Err(Failure::Internal(format!("no answer to an acquire: {outcome:?}"))),
             Answer::Failed(Failure::OutcomeUnknown { .. }) => Err(Failure::OutcomeUnknown { request_id }),
             Answer::Failed(failure) => Err(failure),
+        }
+    }
+
+    /// Whether it will have to stand in line, as far as can be seen from here.
+    fn first_look(&self, asked: &Acquire) -> Result<bool, Refusal> {
+        let table = self.inner.shared.table.read();
+        match refused_from_memory(&table, asked) {
+            Some(refusal) => Err(refusal),
+            None => Ok(asked.wait && table.is_held(&asked.resource)),
         }
     }
 

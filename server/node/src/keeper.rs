@@ -202,10 +202,10 @@ impl Keeper {
         self.forget_old(term);
         let since = self.machine.snapshot_index();
         let enough = self.machine.snapshot_bytes().max(self.snapshot_log_bytes);
-        if self.log.bytes_since(since) >= enough {
-            if let Err(fatal) = self.raft.trigger().snapshot().await {
-                tracing::warn!(error = %fatal, "no snapshot was started");
-            }
+        if self.log.bytes_since(since) >= enough
+            && let Err(fatal) = self.raft.trigger().snapshot().await
+        {
+            tracing::warn!(error = %fatal, "no snapshot was started");
         }
     }
 

@@ -83,6 +83,10 @@ impl Default for QueueSettings {
     }
 }
 
+/// The queue of a class is full, and the proposal is dropped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Full;
+
 /// The queue in front of Raft.
 #[derive(Debug)]
 pub(crate) struct Proposals {
@@ -106,9 +110,9 @@ impl Proposals {
         Arc::new(Self { queues: Mutex::default(), arrived: Notify::new(), settings, seq: AtomicU64::new(0) })
     }
 
-    /// Puts a command in its queue, or gives it back if the queue is full. Ends have twice the
+    /// Puts a command in its queue, unless that is full. Ends have twice the
     /// room: what frees locks is refused last.
-    pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), Proposal> {
+    pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), Full> {
         let mut queues = self.queues.lock();
         let (queue, max) = match class {
             Class::End => (&mut queues.ends, self.settings.queue_max * 2),
@@ -116,7 +120,7 @@ impl Proposals {
             Class::Background => (&mut queues.background, self.settings.queue_max),
         };
         if queue.len() >= max {
-            return Err(proposal);
+            return Err(Full);
         }
         let urgent = usize::from(!proposal.patient);
         queue.push_back(proposal);

@@ -107,10 +107,10 @@ impl Node {
         stale: bool,
     ) -> Result<AtRevision<LockStatus>, Failure> {
         self.fresh(stale).await?;
-        let table = self.inner.shared.table.read();
-        let view = table.lock_view(&resource, queue_shown);
-        let revision = table.revision();
-        drop(table);
+        let (view, revision) = {
+            let table = self.inner.shared.table.read();
+            (table.lock_view(&resource, queue_shown), table.revision())
+        };
         let last_token = match view.as_ref().and_then(|view| view.holders.last()) {
             Some(grant) => Some(grant.token),
             None => self.last_token(&resource, false).await?,
@@ -243,9 +243,10 @@ impl Node {
         token: Token,
     ) -> Result<AtRevision<FenceStatus>, Failure> {
         self.fresh(false).await?;
-        let table = self.inner.shared.table.read();
-        let (live, revision) = (table.exclusive_token(&resource), table.revision());
-        drop(table);
+        let (live, revision) = {
+            let table = self.inner.shared.table.read();
+            (table.exclusive_token(&resource), table.revision())
+        };
         let highest_token = match live {
             Some(token) => Some(token),
             None => self.last_token(&resource, true).await?,

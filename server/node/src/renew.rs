@@ -91,10 +91,7 @@ impl Node {
     }
 
     async fn keep_one_alive(&self, call: Call, caller: &Caller, lease: LeaseId) -> Result<Renewed, Failure> {
-        let owned = match self.inner.shared.table.read().lease(lease) {
-            Ok((owner, _)) => Some(caller.is(owner)),
-            Err(_) => None,
-        };
+        let owned = self.inner.shared.table.read().lease(lease).ok().map(|(owner, _)| caller.is(owner));
         match owned {
             Some(true) => self.renew_lease(call, lease).await,
             Some(false) => Err(Failure::Refused(Refusal::NotOwner)),
@@ -143,10 +140,11 @@ impl Node {
     async fn after_expiry(&self, call: Call, lease: LeaseId) -> Result<Renewed, Failure> {
         let command = Command::ConfirmEnded { lease, tokens: Vec::new() };
         self.ask(Class::Background, command, call.deadline).await?;
-        match self.inner.shared.table.read().lease(lease) {
+        let ended = self.inner.shared.table.read().lease(lease).err();
+        match ended {
             // The expiry was void, so the lease is timed again.
-            Ok(_) => Box::pin(self.renew_lease(call, lease)).await,
-            Err(refusal) => Err(Failure::Refused(refusal)),
+            None => Box::pin(self.renew_lease(call, lease)).await,
+            Some(refusal) => Err(Failure::Refused(refusal)),
         }
     }
 }

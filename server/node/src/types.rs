@@ -31,7 +31,7 @@ pub(crate) type LogState = openraft::LogState<TypeConfig>;
 ///
 /// Behind an `Arc`, because openraft copies every entry for each follower and for applying.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Batch {
+pub(crate) struct Batch {
     /// Which run of which node proposed it: random, new at every start.
     pub proposer: u64,
     /// Its number among the batches of that proposer.
@@ -55,7 +55,7 @@ pub(crate) struct Reply;
 
 /// Where a member of the cluster is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Member {
+pub(crate) struct Member {
     /// The base address that clients use.
     pub http: String,
     /// The address that other members use.

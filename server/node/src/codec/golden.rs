@@ -27,7 +27,11 @@ fn check(file: &str, encodings: &[(String, Vec<u8>)]) {
     );
 }
 
-fn each<T>(values: &[T], name: impl Fn(&T) -> String, encode: impl Fn(&T) -> Vec<u8>) -> Vec<(String, Vec<u8>)> {
+fn each<T>(
+    values: &[T],
+    name: impl Fn(&T) -> String,
+    encode: impl Fn(&T) -> Vec<u8>,
+) -> Vec<(String, Vec<u8>)> {
     values.iter().map(|value| (name(value), encode(value))).collect()
 }
 

@@ -7,12 +7,13 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `words` | what several formats share: owners, modes, verdicts |
-//! | `command` | commands |
+//! | `command`, `acquire` | commands |
 //! | `entry` | log entries |
-//! | `row`, `row_parts` | rows of a snapshot |
+//! | `row`, `row_parts`, `ticket` | rows of a snapshot |
 //! | `record` | history records |
 //! | `raft` | votes, log ids, memberships, the head of a snapshot |
 
+mod acquire;
 mod command;
 mod entry;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod row;
 mod row_parts;
 #[cfg(test)]
 pub(crate) mod samples;
+mod ticket;
 mod words;
 
 pub(crate) use entry::{decode_entry, encode_entry, peek_entry};
@@ -79,7 +81,10 @@ pub(crate) fn write_bare<T: Serialize>(value: &T, out: &mut Vec<u8>) {
 }
 
 /// Reads what [`write`] wrote, all of it.
-pub(crate) fn read<'a, T: Deserialize<'a>>(format: Format, bytes: &'a [u8]) -> Result<T, DecodeError> {
+pub(crate) fn read<'a, T: Deserialize<'a>>(
+    format: Format,
+    bytes: &'a [u8],
+) -> Result<T, DecodeError> {
     read_bare(format, versioned(format, bytes)?)
 }
 

@@ -133,7 +133,11 @@ pub(super) fn log_id_in(stored: StoredLogId) -> LogId {
 
 pub(super) fn members_out(members: &Membership) -> StoredMembers {
     StoredMembers {
-        voters: members.get_joint_config().iter().map(|set| set.iter().copied().collect()).collect(),
+        voters: members
+            .get_joint_config()
+            .iter()
+            .map(|set| set.iter().copied().collect())
+            .collect(),
         members: members
             .nodes()
             .map(|(id, member)| StoredMember {
@@ -148,11 +152,7 @@ pub(super) fn members_out(members: &Membership) -> StoredMembers {
 pub(super) fn members_in(stored: StoredMembers) -> Result<Membership, DecodeError> {
     let voters: Vec<BTreeSet<u64>> =
         stored.voters.into_iter().map(|set| set.into_iter().collect()).collect();
-    let members: BTreeMap<u64, Member> = stored
-        .members
-        .into_iter()
-        .map(|m| (m.id, Member { http: m.http, peer: m.peer }))
-        .collect();
-    Membership::new(voters, members)
-        .map_err(|cause| DecodeError::Membership(cause.to_string()))
+    let members: BTreeMap<u64, Member> =
+        stored.members.into_iter().map(|m| (m.id, Member { http: m.http, peer: m.peer })).collect();
+    Membership::new(voters, members).map_err(|cause| DecodeError::Membership(cause.to_string()))
 }

@@ -4,15 +4,13 @@ use super::row_parts::{
     StoredDomain, StoredGrant, StoredLimits, domain_in, domain_out, grant_in, grant_out, limits_in,
     limits_out,
 };
+use super::ticket::{StoredTicket, ticket_in, ticket_out};
 use super::words::{
-    LeaseBytes, StoredEnded, StoredMetadata, StoredMode, StoredOwner, StoredVerdicts, ended_in,
-    ended_out, lease_in, lease_out, metadata_in, metadata_out, mode_in, mode_out, owner_in,
-    owner_out, request_in, resource_in, verdicts_in, verdicts_out,
+    LeaseBytes, StoredEnded, StoredMetadata, StoredOwner, ended_in, ended_out, lease_in, lease_out,
+    metadata_in, metadata_out, owner_in, owner_out, resource_in,
 };
 use super::{DecodeError, Format, read_bare, write_bare};
-use leasehold_core::row::{
-    EndedRow, EndedWhat, Got, Head, LeaseRow, LiveRequest, LostGrant, Row, Ticket,
-};
+use leasehold_core::row::{EndedRow, EndedWhat, Got, Head, LeaseRow, LiveRequest, LostGrant, Row};
 use leasehold_core::{RequestId, TicketId, Token};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -21,15 +19,34 @@ pub(crate) const ROW: Format = Format { what: "snapshot row", version: 1 };
 
 #[derive(Serialize, Deserialize)]
 enum StoredRow<'a> {
-    Head { revision: u64, last_token: u64, last_ticket: u64, last_ended: u64, at_ms: u64 },
+    Head {
+        revision: u64,
+        last_token: u64,
+        last_ticket: u64,
+        last_ended: u64,
+        at_ms: u64,
+    },
     Limits(StoredLimits),
-    Domain { domain: &'a str, limits: StoredDomain },
+    Domain {
+        domain: &'a str,
+        limits: StoredDomain,
+    },
     #[serde(borrow)]
     Lease(StoredLease<'a>),
     Grant(StoredGrant<'a>),
     Ticket(StoredTicket<'a>),
-    Live { owner: StoredOwner<'a>, id: &'a str, fingerprint: u64, got: StoredGot },
-    Ended { seq: u64, how: StoredEnded, ended_at_ms: u64, what: StoredWhat<'a> },
+    Live {
+        owner: StoredOwner<'a>,
+        id: &'a str,
+        fingerprint: u64,
+        got: StoredGot,
+    },
+    Ended {
+        seq: u64,
+        how: StoredEnded,
+        ended_at_ms: u64,
+        what: StoredWhat<'a>,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,31 +66,6 @@ struct StoredLease<'a> {
 
 /// Resource, token, how, when.
 type StoredLost<'a> = (&'a str, u64, StoredEnded, u64);
-
-#[derive(Serialize, Deserialize)]
-struct StoredTicket<'a> {
-    id: u64,
-    resource: &'a str,
-    #[serde(borrow)]
-    owner: StoredOwner<'a>,
-    lease: LeaseBytes,
-    mode: StoredMode,
-    priority: u8,
-    overtaken: u32,
-    attached: bool,
-    attachment: u32,
-    #[serde(borrow)]
-    request_id: Option<&'a str>,
-    asked_at_ms: u64,
-    claim_ms: Option<u64>,
-    keep_place: bool,
-    behalf: Option<Vec<LeaseBytes>>,
-    #[serde(borrow)]
-    metadata: Option<StoredMetadata<'a>>,
-    ttl_cap_ms: Option<u64>,
-    #[serde(borrow)]
-    policies: Option<StoredVerdicts<'a>>,
-}
 
 #[derive(Serialize, Deserialize)]
 enum StoredGot {
@@ -106,9 +98,7 @@ fn row_out(row: &Row) -> StoredRow<'_> {
             at_ms: head.at_ms,
         },
         Row::Limits(limits) => StoredRow::Limits(limits_out(limits)),
-        Row::Domain { domain, limits } => {
-            StoredRow::Domain { domain, limits: domain_out(*limits) }
-        }
+        Row::Domain { domain, limits } => StoredRow::Domain { domain, limits: domain_out(*limits) },
         Row::Lease(lease) => StoredRow::Lease(lease_row_out(lease)),
         Row::Grant(grant) => StoredRow::Grant(grant_out(grant)),
         Row::Ticket(ticket) => StoredRow::Ticket(ticket_out(ticket)),
@@ -190,50 +180,6 @@ fn lost_out(lost: &LostGrant) -> StoredLost<'_> {
 fn lost_in((resource, token, how, ended_at_ms): StoredLost<'_>) -> Result<LostGrant, DecodeError> {
     let (resource, how) = (resource_in(resource)?, ended_in(how));
     Ok(LostGrant { resource, token: Token(token), how, ended_at_ms })
-}
-
-fn ticket_out(ticket: &Ticket) -> StoredTicket<'_> {
-    StoredTicket {
-        id: ticket.id.0,
-        resource: ticket.resource.as_str(),
-        owner: owner_out(&ticket.owner),
-        lease: lease_out(ticket.lease),
-        mode: mode_out(ticket.mode),
-        priority: ticket.priority,
-        overtaken: ticket.overtaken,
-        attached: ticket.attached,
-        attachment: ticket.attachment,
-        request_id: ticket.request_id.as_ref().map(RequestId::as_str),
-        asked_at_ms: ticket.asked_at_ms,
-        claim_ms: ticket.claim_ms,
-        keep_place: ticket.keep_place,
-        behalf: ticket.behalf.as_ref().map(|ids| ids.iter().copied().map(lease_out).collect()),
-        metadata: metadata_out(ticket.metadata.as_ref()),
-        ttl_cap_ms: ticket.ttl_cap_ms,
-        policies: verdicts_out(ticket.policies.as_ref()),
-    }
-}
-
-fn ticket_in(stored: StoredTicket<'_>) -> Result<Ticket, DecodeError> {
-    Ok(Ticket {
-        id: TicketId(stored.id),
-        resource: resource_in(stored.resource)?,
-        owner: Arc::new(owner_in(&stored.owner)?),
-        lease: lease_in(stored.lease),
-        mode: mode_in(stored.mode),
-        priority: stored.priority,
-        overtaken: stored.overtaken,
-        attached: stored.attached,
-        attachment: stored.attachment,
-        request_id: request_in(stored.request_id)?,
-        asked_at_ms: stored.asked_at_ms,
-        claim_ms: stored.claim_ms,
-        keep_place: stored.keep_place,
-        behalf: stored.behalf.map(|ids| ids.into_iter().map(lease_in).collect()),
-        metadata: metadata_in(stored.metadata),
-        ttl_cap_ms: stored.ttl_cap_ms,
-        policies: verdicts_in(stored.policies),
-    })
 }
 
 fn what_out(what: &EndedWhat) -> StoredWhat<'_> {

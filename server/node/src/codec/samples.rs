@@ -135,7 +135,8 @@ pub(crate) fn batch(commands: Vec<Command>) -> Arc<Batch> {
 }
 
 pub(crate) fn membership() -> Membership {
-    let member = |id: u64| Member { http: format!("http://n{id}:8080"), peer: format!("n{id}:8081") };
+    let member =
+        |id: u64| Member { http: format!("http://n{id}:8080"), peer: format!("n{id}:8081") };
     let members: BTreeMap<u64, Member> = (1..=4).map(|id| (id, member(id))).collect();
     let voters = vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([2, 3, 4])];
     Membership::new(voters, members).expect("every voter has its addresses")
@@ -211,7 +212,13 @@ pub(crate) fn rows() -> Vec<Row> {
     };
     let ended = |what| EndedRow { seq: 77, how: EndedHow::Expired, ended_at_ms: AT_MS, what };
     vec![
-        Row::Head(Head { revision: 900, last_token: 41, last_ticket: 12, last_ended: 77, at_ms: AT_MS }),
+        Row::Head(Head {
+            revision: 900,
+            last_token: 41,
+            last_ticket: 12,
+            last_ended: 77,
+            at_ms: AT_MS,
+        }),
         Row::Limits(Box::default()),
         Row::Domain { domain: Arc::from("payments"), limits: DomainLimits { queue_max: Some(9) } },
         Row::Lease(LeaseRow {

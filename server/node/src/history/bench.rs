@@ -49,6 +49,7 @@ fn record(dice: &mut Dice, n: u64, resources: u64, clients: u64) -> Arc<GrantRec
 
 /// Pushes for `SECONDS` seconds' worth of records, a second's worth at once, as fast as the writer
 /// takes them; 40 pushes a second like a busy state machine.
+#[expect(clippy::print_stdout, reason = "a measurement is there to be read")]
 fn run(label: &str, resources: u64, clients: u64, keep: u64) {
     let dir = tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or("/tmp".into()));
     let dir = dir.expect("a temporary directory");

@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `pending` | what is not in the file yet, in memory, readable |
+//! | `generation`, `pending` | what is not in the file yet, in memory, readable |
 //! | `writer` | the thread that moves it there, thousands at a time |
 //! | `trim` | forgetting by count and by age |
 //! | `read`, `page` | look-ups and pages over memory and file together |
@@ -15,6 +15,7 @@
 //! The file says up to which log entry it has everything, in the transaction that adds the
 //! records. Only the log of the same cluster may go on from there: a restore begins a new file.
 
+mod generation;
 mod page;
 mod pending;
 mod read;
@@ -27,8 +28,8 @@ mod bench;
 #[cfg(test)]
 mod tests;
 
-pub use page::Filter;
 pub(crate) use page::Cursor;
+pub use page::Filter;
 
 use crate::fatal::{Fatal, StorageFault};
 use leasehold_core::outcome::GrantRecord;

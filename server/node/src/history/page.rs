@@ -148,12 +148,14 @@ impl History {
         match filter {
             Filter::Resource(resource) => {
                 let hash = resource_key(resource);
-                let rows = partitions.map(|p| Ok((p, p.by_resource.range((hash, 0)..(hash, below))?)));
+                let rows =
+                    partitions.map(|p| Ok((p, p.by_resource.range((hash, 0)..(hash, below))?)));
                 self.collect(filter, Merged::new(rows)?, limit)
             }
             Filter::Client { client, .. } => {
                 let hash = client_key(client);
-                let rows = partitions.map(|p| Ok((p, p.by_client.range((hash, 0)..(hash, below))?)));
+                let rows =
+                    partitions.map(|p| Ok((p, p.by_client.range((hash, 0)..(hash, below))?)));
                 self.collect(filter, Merged::new(rows)?, limit)
             }
             Filter::EndedUntil(ms) => {

@@ -1,78 +1,15 @@
 //! Records that are not in the file yet, and what the writer and the handles tell each other.
 
-use super::tables::{Layout, client_key, resource_key};
+use super::generation::Generation;
+use super::tables::Layout;
 use super::{FILE, HistorySetup};
 use crate::fatal::StorageFault;
-use leasehold_core::Token;
 use leasehold_core::outcome::GrantRecord;
 use parking_lot::{Condvar, Mutex};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-
-/// Ends a chain.
-const NONE: u32 = u32::MAX;
-
-/// Records in the order in which they ended, findable by token, resource and client.
-#[derive(Default)]
-pub(super) struct Generation {
-    records: Vec<Arc<GrantRecord>>,
-    tokens: HashMap<u64, u32>,
-    resources: Chains,
-    clients: Chains,
-}
-
-/// For each key the newest record, and from each record the one before it with the same key. No
-/// allocation a record, since this is filled while the lock table is locked.
-#[derive(Default)]
-struct Chains {
-    newest: HashMap<u64, u32>,
-    before: Vec<u32>,
-}
-
-impl Chains {
-    fn push(&mut self, key: u64, at: u32) {
-        self.before.push(self.newest.insert(key, at).unwrap_or(NONE));
-    }
-
-    fn walk(&self, key: u64) -> impl Iterator<Item = usize> + '_ {
-        let first = self.newest.get(&key).copied();
-        let next = |at: &u32| self.before.get(*at as usize).copied().filter(|at| *at != NONE);
-        std::iter::successors(first, next).map(|at| at as usize)
-    }
-}
-
-impl Generation {
-    fn push(&mut self, record: &Arc<GrantRecord>) {
-        // Far below `NONE`: applying waits for the writer long before.
-        let at = u32::try_from(self.records.len()).unwrap_or(NONE);
-        self.tokens.insert(record.grant.token.0, at);
-        self.resources.push(resource_key(&record.grant.resource), at);
-        self.clients.push(client_key(&record.grant.owner.client), at);
-        self.records.push(Arc::clone(record));
-    }
-
-    /// Oldest first.
-    pub(super) fn records(&self) -> &[Arc<GrantRecord>] {
-        &self.records
-    }
-
-    pub(super) fn by_token(&self, token: Token) -> Option<&Arc<GrantRecord>> {
-        self.tokens.get(&token.0).and_then(|at| self.records.get(*at as usize))
-    }
-
-    /// Newest first; other resources with the same hash are among them.
-    pub(super) fn by_resource(&self, key: u64) -> impl Iterator<Item = &Arc<GrantRecord>> + '_ {
-        self.resources.walk(key).filter_map(|at| self.records.get(at))
-    }
-
-    /// Newest first; other clients with the same hash are among them.
-    pub(super) fn by_client(&self, key: u64) -> impl Iterator<Item = &Arc<GrantRecord>> + '_ {
-        self.clients.walk(key).filter_map(|at| self.records.get(at))
-    }
-}
 
 /// What is to be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +107,7 @@ impl Pending {
         }
         records.iter().for_each(|record| state.current.push(record));
         state.since.get_or_insert_with(Instant::now);
-        let full = state.current.records.len() >= self.batch;
+        let full = state.current.records().len() >= self.batch;
         drop(state);
         self.len.fetch_add(records.len(), Ordering::AcqRel);
         if full {
@@ -234,7 +171,7 @@ impl Pending {
             self.durable.store(job.applied, Ordering::Release);
             state.writing.take()
         };
-        self.len.fetch_sub(job.generation.records.len(), Ordering::AcqRel);
+        self.len.fetch_sub(job.generation.records().len(), Ordering::AcqRel);
         self.settled.notify_all();
         self.room.notify_waiters();
         // Freed here and not under the lock: it can be thousands of records.
@@ -270,7 +207,7 @@ impl State {
     fn is_due(&self, batch: usize, settle: Duration) -> bool {
         self.closed
             || self.flush
-            || self.current.records.len() >= batch
+            || self.current.records().len() >= batch
             || self.since.is_some_and(|since| since.elapsed() >= settle)
     }
 }

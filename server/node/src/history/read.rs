@@ -16,7 +16,8 @@ pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 impl History {
     /// The record of a grant that ended, if it is kept.
     pub(crate) fn by_token(&self, token: Token) -> Result<Option<Arc<GrantRecord>>, StorageFault> {
-        let (newer, older) = self.core.pending.read(|generation| generation.by_token(token).cloned());
+        let (newer, older) =
+            self.core.pending.read(|generation| generation.by_token(token).cloned());
         let record = match newer.or(older.flatten()) {
             Some(record) => Some(record),
             None => self.stored(token).map_err(unreadable)?,
@@ -68,7 +69,8 @@ impl History {
         wanted: impl Fn(&GrantRecord) -> bool,
     ) -> Result<Option<Token>, AnyError> {
         let view = self.view();
-        let range = |partition: &Partition| partition.by_resource.range((hash, 0)..=(hash, u64::MAX));
+        let range =
+            |partition: &Partition| partition.by_resource.range((hash, 0)..=(hash, u64::MAX));
         let mut rows = Merged::new(view.partitions.iter().map(|p| Ok((p, range(p)?))))?;
         while let Some((partition, (_, token), exclusive)) = rows.next()? {
             if exclusive_only && !exclusive {
@@ -82,7 +84,10 @@ impl History {
     }
 }
 
-pub(super) fn record_in(partition: &Partition, token: u64) -> Result<Option<GrantRecord>, AnyError> {
+pub(super) fn record_in(
+    partition: &Partition,
+    token: u64,
+) -> Result<Option<GrantRecord>, AnyError> {
     if !partition.tokens.contains(&token) {
         return Ok(None);
     }

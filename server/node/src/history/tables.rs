@@ -141,9 +141,8 @@ impl View {
 }
 
 fn layout(meta: &impl ReadableTable<&'static str, u64>) -> Result<Layout, redb::Error> {
-    let get = |name| -> Result<u64, redb::Error> {
-        Ok(meta.get(name)?.map_or(0, |value| value.value()))
-    };
+    let get =
+        |name| -> Result<u64, redb::Error> { Ok(meta.get(name)?.map_or(0, |value| value.value())) };
     Ok(Layout {
         applied: get(APPLIED)?,
         first: get(FIRST)?,

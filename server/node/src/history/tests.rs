@@ -237,18 +237,22 @@ fn what_was_flushed_survives_a_crash_at_any_sync() {
     }
     drop(history);
     for percent in [0, 40, 100] {
-        disk.crashes(first, || dice.below(100) < percent, |crash| {
-            let setup = setup(NEVER, u64::MAX);
-            let history = History::start(reopen(&crash.disk), setup).expect("it starts");
-            let durable = history.durable_index();
-            assert!(durable >= crash.mark as u64, "sync {}", crash.at_sync);
-            assert_eq!(history.len().expect("readable"), pushed[&durable] as u64);
-            let last = &all[..pushed[&durable]];
-            for record in last.iter().rev().take(40) {
-                let found = history.by_token(record.grant.token).expect("readable");
-                assert_eq!(found.as_ref(), Some(record));
-            }
-        });
+        disk.crashes(
+            first,
+            || dice.below(100) < percent,
+            |crash| {
+                let setup = setup(NEVER, u64::MAX);
+                let history = History::start(reopen(&crash.disk), setup).expect("it starts");
+                let durable = history.durable_index();
+                assert!(durable >= crash.mark as u64, "sync {}", crash.at_sync);
+                assert_eq!(history.len().expect("readable"), pushed[&durable] as u64);
+                let last = &all[..pushed[&durable]];
+                for record in last.iter().rev().take(40) {
+                    let found = history.by_token(record.grant.token).expect("readable");
+                    assert_eq!(found.as_ref(), Some(record));
+                }
+            },
+        );
     }
 }
 

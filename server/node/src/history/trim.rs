@@ -40,7 +40,11 @@ pub(super) fn trim(
     Ok(())
 }
 
-fn is_full(txn: &WriteTransaction, partition: u64, retention: Retention) -> Result<bool, redb::Error> {
+fn is_full(
+    txn: &WriteTransaction,
+    partition: u64,
+    retention: Retention,
+) -> Result<bool, redb::Error> {
     let filling = Filling::open(txn, partition)?;
     let len = filling.records.len()?;
     let span = span_ms(&filling)?;
@@ -49,7 +53,11 @@ fn is_full(txn: &WriteTransaction, partition: u64, retention: Retention) -> Resu
 }
 
 /// Whether all of it ended too long ago.
-fn is_over(txn: &WriteTransaction, partition: u64, retention: Retention) -> Result<bool, redb::Error> {
+fn is_over(
+    txn: &WriteTransaction,
+    partition: u64,
+    retention: Retention,
+) -> Result<bool, redb::Error> {
     let span = span_ms(&Filling::open(txn, partition)?)?;
     Ok(span.is_none_or(|(_, last)| last < retention.before_ms))
 }

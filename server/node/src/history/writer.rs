@@ -3,7 +3,8 @@
 //! What a batch costs is the number of rows and of pages that it touches, so each index is filled
 //! in its own order: records that are neighbours in an index then share the copy of a page.
 
-use super::pending::{Generation, Job, Pending};
+use super::generation::Generation;
+use super::pending::{Job, Pending};
 use super::tables::{self, Filling, Key, Layout, View, client_key, resource_key};
 use super::{FILE, HistorySetup, trim};
 use crate::codec;

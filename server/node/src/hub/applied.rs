@@ -243,10 +243,10 @@ impl Step<'_> {
 
     fn go_on_ending(&mut self, batch: &Batch) {
         for command in &batch.commands {
-            if let Command::Continue { lease } = command {
-                if self.table.ending_leases().any(|id| id == *lease) {
-                    self.memory.due.add(runtime::now(), Due::Continue(*lease));
-                }
+            if let Command::Continue { lease } = command
+                && self.table.ending_leases().any(|id| id == *lease)
+            {
+                self.memory.due.add(runtime::now(), Due::Continue(*lease));
             }
         }
     }

@@ -86,12 +86,12 @@ impl LeaseClock {
     pub(crate) fn renew(&mut self, id: LeaseId, received: Instant) {
         let before = self.deadline(id);
         let outages = self.outages;
-        if let Some(timed) = self.leases.get_mut(&id) {
-            if received > timed.base {
-                timed.base = received;
-                timed.outages = outages;
-                timed.floor = before.unwrap_or(received);
-            }
+        if let Some(timed) = self.leases.get_mut(&id)
+            && received > timed.base
+        {
+            timed.base = received;
+            timed.outages = outages;
+            timed.floor = before.unwrap_or(received);
         }
     }
 

@@ -211,10 +211,10 @@ impl Renewing<'_> {
 impl Drop for Renewing<'_> {
     fn drop(&mut self) {
         let mut memory = self.hub.memory();
-        if memory.term == Some(self.term) {
-            if let Some(timed) = memory.clock.get_mut(self.lease) {
-                timed.renewing = timed.renewing.saturating_sub(1);
-            }
+        if memory.term == Some(self.term)
+            && let Some(timed) = memory.clock.get_mut(self.lease)
+        {
+            timed.renewing = timed.renewing.saturating_sub(1);
         }
     }
 }
@@ -239,10 +239,10 @@ impl Memory {
     /// A draining grant ends at the deadline that its lease has now.
     pub(crate) fn drain(&mut self, grant: &leasehold_core::outcome::Grant) {
         let at = self.clock.deadline(grant.lease).unwrap_or_else(runtime::now);
-        if grant.single {
-            if let Some(timed) = self.clock.get_mut(grant.lease) {
-                timed.draining = true;
-            }
+        if grant.single
+            && let Some(timed) = self.clock.get_mut(grant.lease)
+        {
+            timed.draining = true;
         }
         let outages = self.clock.outages();
         self.due.add(at, Due::EndDrained { token: grant.token, outages });

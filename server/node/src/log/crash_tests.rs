@@ -40,11 +40,8 @@ fn start(disk: &Disk) -> (LogStore, Fatal) {
     let db = database(disk, tables::create);
     let found = tables::load(&db).expect("a new file is readable");
     let fatal = Fatal::new();
-    let setup = LogSetup {
-        observer: Arc::new(Syncs::default()),
-        fatal: fatal.clone(),
-        tail_bytes: 4_000,
-    };
+    let setup =
+        LogSetup { observer: Arc::new(Syncs::default()), fatal: fatal.clone(), tail_bytes: 4_000 };
     (LogStore::start(db, found, setup).expect("a thread"), fatal)
 }
 
@@ -96,7 +93,9 @@ async fn work(log: &mut LogStore, disk: &Disk, dice: &mut Dice) -> Vec<Model> {
                 let new: Vec<_> = (model.next()..).take(count as usize).collect();
                 let (done, durable) = TypeConfig::oneshot();
                 let entries = new.iter().map(|index| busy_entry(term, *index));
-                log.append(entries.collect::<Vec<_>>(), IOFlushed::signal(done)).await.expect("in line");
+                log.append(entries.collect::<Vec<_>>(), IOFlushed::signal(done))
+                    .await
+                    .expect("in line");
                 model.entries.extend(new.iter().map(|index| (*index, term)));
                 waiting.push(durable);
             }
@@ -162,19 +161,23 @@ fn check_seed(seed: u64) {
     // All of it lost, all of it there, and parts.
     for percent in [0, 100, 30, 70] {
         let mut dice = Dice::new(seed + percent);
-        disk.crashes(first, || dice.below(100) < percent, |crash| {
-            let context = format!("seed {seed}, {percent} %, sync {}", crash.at_sync);
-            let db = reopen(&crash.disk);
-            let found = recovered(&db);
-            let at = models.iter().rposition(|model| *model == found);
-            assert!(at.is_some(), "{context}: no prefix of the operations gives {found:?}");
-            assert!(at >= Some(crash.mark), "{context}: {at:?} of {} acknowledged", crash.mark);
-            if let Some(id) = stored_committed(&db) {
-                let held = found.entries.get(&id.index) == Some(&id.leader_id.term);
-                let purged = found.purged.is_some_and(|purged| id.index <= purged.index);
-                assert!(held || purged, "{context}: committed {id} in {found:?}");
-            }
-        });
+        disk.crashes(
+            first,
+            || dice.below(100) < percent,
+            |crash| {
+                let context = format!("seed {seed}, {percent} %, sync {}", crash.at_sync);
+                let db = reopen(&crash.disk);
+                let found = recovered(&db);
+                let at = models.iter().rposition(|model| *model == found);
+                assert!(at.is_some(), "{context}: no prefix of the operations gives {found:?}");
+                assert!(at >= Some(crash.mark), "{context}: {at:?} of {} acknowledged", crash.mark);
+                if let Some(id) = stored_committed(&db) {
+                    let held = found.entries.get(&id.index) == Some(&id.leader_id.term);
+                    let purged = found.purged.is_some_and(|purged| id.index <= purged.index);
+                    assert!(held || purged, "{context}: committed {id} in {found:?}");
+                }
+            },
+        );
     }
 }
 
@@ -198,9 +201,13 @@ async fn after_a_failed_sync_nothing_is_acknowledged() {
     drop(log);
 
     let mut seen = 0;
-    disk.crashes(disk.syncs() - 1, || true, |crash| {
-        seen += 1;
-        assert!(recovered(&reopen(&crash.disk)).entries.contains_key(&1));
-    });
+    disk.crashes(
+        disk.syncs() - 1,
+        || true,
+        |crash| {
+            seen += 1;
+            assert!(recovered(&reopen(&crash.disk)).entries.contains_key(&1));
+        },
+    );
     assert_eq!(seen, 1);
 }

@@ -60,7 +60,12 @@ impl Cut {
         self.written.retain(|(id, _)| id.index < next);
     }
 
-    pub(super) fn summary(&self, started: Instant, write: Duration, last: Option<LogId>) -> LogSync {
+    pub(super) fn summary(
+        &self,
+        started: Instant,
+        write: Duration,
+        last: Option<LogId>,
+    ) -> LogSync {
         let at = Instant::now();
         LogSync {
             ops: self.ops,

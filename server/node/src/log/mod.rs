@@ -124,8 +124,13 @@ impl LogStore {
             committed: Mutex::new(found.committed),
         });
         let fatal = setup.fatal.clone();
-        let writer =
-            Writer::new(Arc::clone(&db), Arc::clone(&queue), Arc::clone(&view), setup, found.durable);
+        let writer = Writer::new(
+            Arc::clone(&db),
+            Arc::clone(&queue),
+            Arc::clone(&view),
+            setup,
+            found.durable,
+        );
         let thread =
             std::thread::Builder::new().name("log-writer".into()).spawn(move || writer.run())?;
         let writer = Mutex::new(Some(thread));

@@ -9,8 +9,14 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 pub(super) enum Op {
-    Append { entries: Vec<Entry>, done: IoFlushed },
-    Vote { vote: Vote, done: oneshot::Sender<io::Result<()>> },
+    Append {
+        entries: Vec<Entry>,
+        done: IoFlushed,
+    },
+    Vote {
+        vote: Vote,
+        done: oneshot::Sender<io::Result<()>>,
+    },
     /// In line with the appends, so that what it names was written before it.
     Committed(LogId),
     TruncateAfter(Option<LogId>),

@@ -43,7 +43,11 @@ impl RaftLogReader<TypeConfig> for LogReader {
         Ok(*self.view.vote.lock())
     }
 
-    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
+    async fn limited_get_log_entries(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> Result<Vec<Entry>, io::Error> {
         self.read(start, end, PIECE_COUNT).await
     }
 
@@ -65,11 +69,12 @@ impl RaftLogReader<TypeConfig> for LogReader {
             let after = piece.last().map(|entry| entry.log_id.index + 1);
             Ok::<_, io::Error>(after.map(|after| (piece, (reader, after))))
         });
-        pieces.flat_map(|piece| match piece {
-            Ok(entries) => stream::iter(entries.into_iter().map(Ok).collect::<Vec<_>>()),
-            Err(error) => stream::iter(vec![Err(error)]),
-        })
-        .boxed()
+        pieces
+            .flat_map(|piece| match piece {
+                Ok(entries) => stream::iter(entries.into_iter().map(Ok).collect::<Vec<_>>()),
+                Err(error) => stream::iter(vec![Err(error)]),
+            })
+            .boxed()
     }
 }
 

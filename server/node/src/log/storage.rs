@@ -66,6 +66,8 @@ impl LogStore {
     /// The writer ended without an answer.
     fn gone(&self) -> io::Error {
         let fault = self.core.queue.fault();
-        fault.unwrap_or_else(|| StorageFault::new(super::FILE, "write", "the log is closed")).to_io()
+        fault
+            .unwrap_or_else(|| StorageFault::new(super::FILE, "write", "the log is closed"))
+            .to_io()
     }
 }

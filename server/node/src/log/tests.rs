@@ -21,7 +21,8 @@ struct Builder;
 impl StoreBuilder<TypeConfig, LogStore, StateMachine, (Opened, TempDir)> for Builder {
     async fn build(
         &self,
-    ) -> Result<((Opened, TempDir), LogStore, StateMachine), openraft::StorageError<TypeConfig>> {
+    ) -> Result<((Opened, TempDir), LogStore, StateMachine), openraft::StorageError<TypeConfig>>
+    {
         let dir = dir();
         let opened = open_dir(dir.path());
         let (log, machine) = (opened.log.clone(), opened.machine.clone());

@@ -135,7 +135,12 @@ impl Writer {
         Ok(())
     }
 
-    fn append(&mut self, entry: &Entry, cut: &mut Cut, log: &mut Log<'_>) -> Result<(), redb::Error> {
+    fn append(
+        &mut self,
+        entry: &Entry,
+        cut: &mut Cut,
+        log: &mut Log<'_>,
+    ) -> Result<(), redb::Error> {
         self.scratch.clear();
         codec::encode_entry(entry, &mut self.scratch);
         log.insert(entry.log_id.index, self.scratch.as_slice())?;

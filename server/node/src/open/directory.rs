@@ -27,7 +27,8 @@ pub(crate) struct DirHold {
 
 /// Takes the directory for this process, making it if it is not there.
 pub(super) fn take(dir: &Path) -> Result<DirHold, OpenError> {
-    fs::create_dir_all(dir).map_err(|cause| io_error(dir, "could not make the directory", cause))?;
+    fs::create_dir_all(dir)
+        .map_err(|cause| io_error(dir, "could not make the directory", cause))?;
     let path = dir.join(LOCK);
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
     let lock = lock.map_err(|cause| io_error(&path, "could not open the lock file", cause))?;

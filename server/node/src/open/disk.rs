@@ -74,7 +74,10 @@ impl Disk {
                 Step::Sync => {
                     if at_sync >= first_sync {
                         let mut image = durable.clone();
-                        unsynced.iter().filter(|_| keep()).for_each(|step| replay(&mut image, step));
+                        unsynced
+                            .iter()
+                            .filter(|_| keep())
+                            .for_each(|step| replay(&mut image, step));
                         look(Crash { disk: Self::holding(image), mark, at_sync });
                     }
                     unsynced.drain(..).for_each(|step| replay(&mut durable, step));

@@ -144,19 +144,21 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
         (log::FILE, log::tables::create),
     )?;
     // All are looked at before any is opened in earnest, since that may repair it.
-    let found = probe::probe(&path(log::FILE), |db| log::tables::load(db))?;
-    let loaded = probe::probe(&path(state::FILE), |db| slots::load(db))?;
-    probe::probe(&path(history::FILE), |db| history::tables::check(db))?;
+    let found = probe::probe(&path(log::FILE), log::tables::load)?;
+    let loaded = probe::probe(&path(state::FILE), slots::load)?;
+    probe::probe(&path(history::FILE), history::tables::check)?;
 
     let sizes = &setup.sizes;
-    let history = history_store(&setup, open_file(&path(history::FILE), sizes.history_cache_bytes)?)?;
+    let history =
+        history_store(&setup, open_file(&path(history::FILE), sizes.history_cache_bytes)?)?;
     let log_setup = LogSetup {
         observer: Arc::clone(&setup.observer),
         fatal: setup.fatal.clone(),
         tail_bytes: sizes.tail_bytes,
     };
-    let log = LogStore::start(open_file(&path(log::FILE), sizes.log_cache_bytes)?, found, log_setup)
-        .map_err(|cause| io_error(&path(log::FILE), "could not start its writer", cause))?;
+    let log =
+        LogStore::start(open_file(&path(log::FILE), sizes.log_cache_bytes)?, found, log_setup)
+            .map_err(|cause| io_error(&path(log::FILE), "could not start its writer", cause))?;
     let slots = open_file(&path(state::FILE), sizes.state_cache_bytes)?;
     let (shared, slots) = state_store(&setup, slots, loaded);
     let machine = StateMachine::new(

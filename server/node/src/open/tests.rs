@@ -151,7 +151,10 @@ async fn a_file_that_only_needs_its_repair_after_a_crash_opens() {
 async fn a_crash_while_the_directory_is_made_leaves_one_that_opens() {
     for made in 0..=FILES.len() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let files = [(state::FILE, state::slots::create as Create), (history::FILE, history::tables::create)];
+        let files = [
+            (state::FILE, state::slots::create as Create),
+            (history::FILE, history::tables::create),
+        ];
         ensure_files(dir.path(), &files, (log::FILE, log::tables::create)).expect("it is made");
         // In the order in which they are made: the log is the last.
         for file in [log::FILE, history::FILE, state::FILE, "format"].iter().take(made) {

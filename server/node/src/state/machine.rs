@@ -134,7 +134,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         meta: &SnapshotMeta,
         snapshot: SnapshotData,
     ) -> Result<(), io::Error> {
-        let (slots, history, to_keep) = (Arc::clone(&self.slots), self.history.clone(), meta.clone());
+        let (slots, history, to_keep) =
+            (Arc::clone(&self.slots), self.history.clone(), meta.clone());
         let installing =
             tokio::task::spawn_blocking(move || install(to_keep, &snapshot, &slots, &history));
         let table = installing.await.map_err(io::Error::other)?.map_err(|fault| fault.to_io())?;
@@ -159,9 +160,8 @@ fn install(
     slots: &SlotStore,
     history: &History,
 ) -> Result<LockTable, StorageFault> {
-    let table = snapshot
-        .table()
-        .map_err(|cause| StorageFault::new(FILE, "take over a snapshot", cause))?;
+    let table =
+        snapshot.table().map_err(|cause| StorageFault::new(FILE, "take over a snapshot", cause))?;
     let totals: Totals = snapshot.totals();
     let mut next = 0;
     let chunks = || {

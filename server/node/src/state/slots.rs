@@ -1,7 +1,7 @@
 //! `state.redb`: two slots for snapshots, and one row that says which of them is valid.
 
-use super::data::{SnapshotData, SnapshotError, Totals};
 use super::FILE;
+use super::data::{SnapshotData, SnapshotError, Totals};
 use crate::codec::{self, DecodeError, SlotHead};
 use crate::fatal::{Fatal, StorageFault};
 use crate::types::{LogId, SnapshotMeta};

@@ -68,8 +68,7 @@ fn entries(indexes: std::ops::Range<u64>) -> Vec<Entry> {
 }
 
 async fn build(machine: &mut StateMachine) -> (SnapshotMeta, SnapshotData) {
-    let mut builder =
-        machine.try_create_snapshot_builder(true).await.expect("it is not declined");
+    let mut builder = machine.try_create_snapshot_builder(true).await.expect("it is not declined");
     let built = builder.build_snapshot().await.expect("it is written");
     (built.meta, built.snapshot)
 }
@@ -257,13 +256,17 @@ fn a_crash_at_any_sync_leaves_a_whole_snapshot_and_its_history() {
     drop(node);
     let mut dice = crate::open::support::Dice::new(11);
     for percent in [0, 50, 100] {
-        state.crashes(first, || dice.below(100) < percent, |crash| {
-            let loaded = slots::load(&reopen(&crash.disk)).expect("a whole snapshot or none");
-            let found = loaded.map_or(digests[0], |(_, table)| table.freeze().digest());
-            let newest = digests.iter().position(|digest| *digest == found);
-            let newest = newest.expect("one of those that were taken");
-            assert!(newest >= crash.mark, "sync {}: {newest} of {}", crash.at_sync, crash.mark);
-        });
+        state.crashes(
+            first,
+            || dice.below(100) < percent,
+            |crash| {
+                let loaded = slots::load(&reopen(&crash.disk)).expect("a whole snapshot or none");
+                let found = loaded.map_or(digests[0], |(_, table)| table.freeze().digest());
+                let newest = digests.iter().position(|digest| *digest == found);
+                let newest = newest.expect("one of those that were taken");
+                assert!(newest >= crash.mark, "sync {}: {newest} of {}", crash.at_sync, crash.mark);
+            },
+        );
     }
 }
 
