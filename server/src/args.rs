@@ -49,8 +49,16 @@ fn serve() -> Command {
             .help("Print every setting with its value and source, and exit"),
     ];
     let keys = settings::KEYS.iter().map(|key| {
-        let help = if key.default.is_empty() { key.help.to_owned() } else { format!("{} [default: {}]", key.help, key.default) };
-        Arg::new(key.name).long(key.flag()).value_name(key.value).help(help).allow_hyphen_values(true)
+        let help = if key.default.is_empty() {
+            key.help.to_owned()
+        } else {
+            format!("{} [default: {}]", key.help, key.default)
+        };
+        Arg::new(key.name)
+            .long(key.flag())
+            .value_name(key.value)
+            .help(help)
+            .allow_hyphen_values(true)
     });
     Command::new("serve").about("Run a node").after_help(AFTER_SERVE).args(fixed).args(keys)
 }

@@ -33,7 +33,11 @@ pub fn main(given: &ArgMatches) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     telemetry::start(settings.json_log);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("node").build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("node")
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };

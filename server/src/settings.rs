@@ -32,7 +32,12 @@ impl Key {
     }
 }
 
-const fn key(name: &'static str, value: &'static str, default: &'static str, help: &'static str) -> Key {
+const fn key(
+    name: &'static str,
+    value: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> Key {
     Key { name, value, default, help }
 }
 
@@ -42,7 +47,12 @@ const fn key(name: &'static str, value: &'static str, default: &'static str, hel
 /// nothing later.
 pub const KEYS: &[Key] = &[
     key("data_dir", "DIR", "./leasehold-data", "Where the node keeps its files"),
-    key("listen", "ADDR", "127.0.0.1:7070", "Address of the HTTP API; several with commas; port 0 takes a free one"),
+    key(
+        "listen",
+        "ADDR",
+        "127.0.0.1:7070",
+        "Address of the HTTP API; several with commas; port 0 takes a free one",
+    ),
     key("ops_listen", "ADDR", "", "Move health and metrics to an address of their own"),
     key("node_id", "N", "1", "Which node of the cluster this is"),
     key("advertise_http", "ADDR", "", "Address of the HTTP API as others are told"),
@@ -55,11 +65,21 @@ pub const KEYS: &[Key] = &[
     key("body_timeout_ms", "MS", "5000", "How long a body may take to arrive"),
     key("idle_timeout_ms", "MS", "75000", "How long a connection may be idle"),
     key("drain_ms", "MS", "10000", "How long a stop waits for answers"),
-    key("propose_queue_max", "N", "8192", "Commands that wait for a log entry before acquires are refused"),
+    key(
+        "propose_queue_max",
+        "N",
+        "8192",
+        "Commands that wait for a log entry before acquires are refused",
+    ),
     key("batch_max", "N", "512", "Commands in one log entry"),
     key("batches_in_flight_max", "N", "2", "Log entries handed to Raft and not applied"),
     key("reserve_bytes", "BYTES", "67108864", "Disk space kept for releases and expiries"),
-    key("snapshot_log_bytes", "BYTES", "33554432", "Log bytes after which a snapshot is written, at least"),
+    key(
+        "snapshot_log_bytes",
+        "BYTES",
+        "33554432",
+        "Log bytes after which a snapshot is written, at least",
+    ),
     key("ttl_min_ms", "MS", "500", "Shortest TTL (new cluster)"),
     key("ttl_max_ms", "MS", "86400000", "Longest TTL (new cluster)"),
     key("queue_max", "N", "256", "Waiters for one resource (new cluster)"),
@@ -69,10 +89,20 @@ pub const KEYS: &[Key] = &[
     key("leases_max", "N", "2500000", "Leases in all (new cluster)"),
     key("lease_grants_max", "N", "10000", "Grants and waiting requests of one lease (new cluster)"),
     key("metadata_max_bytes", "BYTES", "268435456", "Metadata of clients in all (new cluster)"),
-    key("client_remembered_max", "N", "64", "Ended requests remembered for one client (new cluster)"),
+    key(
+        "client_remembered_max",
+        "N",
+        "64",
+        "Ended requests remembered for one client (new cluster)",
+    ),
     key("remembered_max", "N", "1000000", "Ended requests remembered in all (new cluster)"),
     key("remember_ms", "MS", "600000", "How long an ended request is remembered (new cluster)"),
-    key("claim_window_ms", "MS", "2000", "How long a lost connection keeps its place in line (new cluster)"),
+    key(
+        "claim_window_ms",
+        "MS",
+        "2000",
+        "How long a lost connection keeps its place in line (new cluster)",
+    ),
     key("history_max", "N", "1000000", "Ended grants on record (new cluster)"),
     key("history_ms", "MS", "7776000000", "How long ended grants stay on record (new cluster)"),
 ];
@@ -159,7 +189,10 @@ impl Raw {
                 Some(text) => {
                     self.values.insert(key.name, (text, Origin::File(path.to_owned())));
                 }
-                None => mistakes.push(Mistake(format!("{}: `{name}` must be a string or a number", path.display()))),
+                None => mistakes.push(Mistake(format!(
+                    "{}: `{name}` must be a string or a number",
+                    path.display()
+                ))),
             }
         }
     }
@@ -210,7 +243,8 @@ fn plain(value: &toml::Value) -> Option<String> {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
         toml::Value::Array(items) => {
-            let items: Option<Vec<String>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+            let items: Option<Vec<String>> =
+                items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
             items.map(|items| items.join(","))
         }
         _ => None,
@@ -237,7 +271,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn settings(&mut self) -> Settings {
-        let mut node = NodeConfig::new(self.at_least(1, "node_id"), PathBuf::from(self.text("data_dir")));
+        let mut node =
+            NodeConfig::new(self.at_least(1, "node_id"), PathBuf::from(self.text("data_dir")));
         node.limits = self.limits();
         node.http = self.text("advertise_http");
         node.queue = QueueSettings {
@@ -306,7 +341,11 @@ impl Reader<'_> {
         self.raw.values.get(name).map(|(value, _)| value.clone()).unwrap_or_default()
     }
 
-    fn at_least<T: FromStr + PartialOrd + Default + fmt::Display>(&mut self, min: T, name: &'static str) -> T {
+    fn at_least<T: FromStr + PartialOrd + Default + fmt::Display>(
+        &mut self,
+        min: T,
+        name: &'static str,
+    ) -> T {
         let text = self.text(name);
         match text.trim().parse::<T>() {
             Ok(value) if value >= min => value,
@@ -331,14 +370,18 @@ impl Reader<'_> {
         for item in self.list(name) {
             match item.parse() {
                 Ok(address) => addresses.push(address),
-                Err(_) => self.wrong(name, &format!("{item:?} is not an address like 127.0.0.1:7070 or [::1]:7070")),
+                Err(_) => self.wrong(
+                    name,
+                    &format!("{item:?} is not an address like 127.0.0.1:7070 or [::1]:7070"),
+                ),
             }
         }
         addresses
     }
 
     fn wrong(&mut self, name: &'static str, what: &str) {
-        let origin = self.raw.values.get(name).map_or(Origin::Default, |(_, origin)| origin.clone());
+        let origin =
+            self.raw.values.get(name).map_or(Origin::Default, |(_, origin)| origin.clone());
         self.mistakes.push(Mistake(format!("{name} ({origin}): {what}")));
     }
 }
@@ -360,9 +403,15 @@ mod tests {
         let settings = raw(&[], &[]).expect("defaults").resolve().expect("defaults are right");
         assert_eq!(settings.node.limits, Limits::default());
         let (queue, expected) = (settings.node.queue, QueueSettings::default());
-        assert_eq!((queue.queue_max, queue.batch_max, queue.in_flight_max), (expected.queue_max, expected.batch_max, expected.in_flight_max));
+        assert_eq!(
+            (queue.queue_max, queue.batch_max, queue.in_flight_max),
+            (expected.queue_max, expected.batch_max, expected.in_flight_max)
+        );
         let node = NodeConfig::new(1, PathBuf::from("./leasehold-data"));
-        assert_eq!((settings.node.reserve_bytes, settings.node.snapshot_log_bytes), (node.reserve_bytes, node.snapshot_log_bytes));
+        assert_eq!(
+            (settings.node.reserve_bytes, settings.node.snapshot_log_bytes),
+            (node.reserve_bytes, node.snapshot_log_bytes)
+        );
     }
 
     #[test]
@@ -373,7 +422,11 @@ mod tests {
         std::fs::write(&file, "queue_max = 1\nwaiters_max = 2\ngrants_max = 3\n").expect("a file");
         let raw = raw(
             &["--config", file.to_str().expect("a plain path"), "--queue-max", "10"],
-            &[("LEASEHOLD_QUEUE_MAX", "20"), ("LEASEHOLD_WAITERS_MAX", "21"), ("LEASEHOLD_SERVER", "x")],
+            &[
+                ("LEASEHOLD_QUEUE_MAX", "20"),
+                ("LEASEHOLD_WAITERS_MAX", "21"),
+                ("LEASEHOLD_SERVER", "x"),
+            ],
         );
         let limits = raw.expect("no mistakes").resolve().expect("no mistakes").node.limits;
         assert_eq!((limits.queue_max, limits.tickets_max, limits.grants_max), (10, 21, 3));
@@ -382,13 +435,17 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_at_once_and_with_their_origin() {
-        let mistakes = raw(&["--queue-max", "many", "--listen", "here"], &[("LEASEHOLD_TTL_MIN_MS", "5")])
-            .expect("known keys")
-            .resolve()
-            .expect_err("three mistakes");
+        let mistakes =
+            raw(&["--queue-max", "many", "--listen", "here"], &[("LEASEHOLD_TTL_MIN_MS", "5")])
+                .expect("known keys")
+                .resolve()
+                .expect_err("three mistakes");
         let told: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told.iter().any(|one| one.contains("ttl_min_ms (LEASEHOLD_TTL_MIN_MS)")), "{told:?}");
+        assert!(
+            told.iter().any(|one| one.contains("ttl_min_ms (LEASEHOLD_TTL_MIN_MS)")),
+            "{told:?}"
+        );
     }
 
     #[test]

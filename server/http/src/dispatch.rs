@@ -65,7 +65,8 @@ pub(crate) async fn dispatch(
     http: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
-    // Read before the body: whatever is counted from here began no later than the client thinks.
+    // The head is there, so the client began to send before this: what it counts from its sending
+    // ends no later than what is counted from here.
     let received = Instant::now();
     let route = place.route(http.method());
     let index = route.as_ref().map_or(place.routes.len(), |index| *index);

@@ -16,8 +16,8 @@
 //!
 //! What must stay true:
 //!
-//! - The clock of a request is read before its body: a validity counted from it errs against
-//!   the client's favour, never for it.
+//! - The clock of a request is read after its first byte came, and never from what it says: a
+//!   client that counts from its sending stops before the service does.
 //! - A request whose client is gone is dropped, and with it whatever it waits for.
 //! - Every error has the one shape. The only exceptions are written at `rim`.
 //! - Health and metrics wait for nothing but a worker thread.

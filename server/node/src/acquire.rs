@@ -23,7 +23,12 @@ impl Node {
     /// # Errors
     /// [`Failure::Held`] and [`Failure::WaitTimeout`] when the lock is somebody else's, other
     /// variants as they say.
-    pub async fn acquire(&self, call: Call, mut asked: Acquire, wait_ms: u64) -> Result<Granted, Failure> {
+    pub async fn acquire(
+        &self,
+        call: Call,
+        mut asked: Acquire,
+        wait_ms: u64,
+    ) -> Result<Granted, Failure> {
         self.check_open()?;
         self.check_storage()?;
         asked.wait = wait_ms > 0;
@@ -39,15 +44,25 @@ impl Node {
             _ => runtime::timeout_at(wait_ends, &mut answer).await,
         };
         let told = match first {
-            Some(told) => told.unwrap_or(Answer::Failed(Failure::OutcomeUnknown { request_id: None })),
-            None => self.stop_waiting(call, &mut waiting, &mut answer, keep_place, give_up_at).await?,
+            Some(told) => {
+                told.unwrap_or(Answer::Failed(Failure::OutcomeUnknown { request_id: None }))
+            }
+            None => {
+                self.stop_waiting(call, &mut waiting, &mut answer, keep_place, give_up_at).await?
+            }
         };
         waiting.over();
         match told {
             Answer::Granted(grant) => Ok(self.granted(call, grant)),
-            Answer::Outcome { outcome: Outcome::Refused(refusal), .. } => Err(self.explain(refusal)),
-            Answer::Outcome { outcome, .. } => Err(Failure::Internal(format!("no answer to an acquire: {outcome:?}"))),
-            Answer::Failed(Failure::OutcomeUnknown { .. }) => Err(Failure::OutcomeUnknown { request_id }),
+            Answer::Outcome { outcome: Outcome::Refused(refusal), .. } => {
+                Err(self.explain(refusal))
+            }
+            Answer::Outcome { outcome, .. } => {
+                Err(Failure::Internal(format!("no answer to an acquire: {outcome:?}")))
+            }
+            Answer::Failed(Failure::OutcomeUnknown { .. }) => {
+                Err(Failure::OutcomeUnknown { request_id })
+            }
             Answer::Failed(failure) => Err(failure),
         }
     }
@@ -92,7 +107,9 @@ impl Node {
             let told = runtime::timeout_at(give_up_at, &mut *answer).await;
             return match (told, waiting.cell.phase()) {
                 (Some(Ok(told)), _) => Ok(told),
-                (_, Phase::Queued { .. }) => Box::pin(self.stop_waiting(call, waiting, answer, keep_place, give_up_at)).await,
+                (_, Phase::Queued { .. }) => {
+                    Box::pin(self.stop_waiting(call, waiting, answer, keep_place, give_up_at)).await
+                }
                 _ => Ok(Answer::Failed(Failure::OutcomeUnknown { request_id: None })),
             };
         };
@@ -109,7 +126,12 @@ impl Node {
         }
     }
 
-    async fn leave(&self, ticket: TicketId, attachment: u32, keep_place: bool) -> Result<Outcome, Failure> {
+    async fn leave(
+        &self,
+        ticket: TicketId,
+        attachment: u32,
+        keep_place: bool,
+    ) -> Result<Outcome, Failure> {
         let term = self.inner.hub.term().ok_or(Failure::NoLeader)?;
         if keep_place {
             let command = Command::Detach { ticket, attachment, term };
@@ -191,7 +213,11 @@ fn refused_from_memory(table: &LockTable, asked: &Acquire) -> Option<Refusal> {
     if asked.wait {
         let (in_line, max) = table.line_of(&asked.resource);
         let full = in_line as u64 >= u64::from(max);
-        return full.then_some(Refusal::Full { bound: Bound::Queue, max: u64::from(max), queue_length: in_line });
+        return full.then_some(Refusal::Full {
+            bound: Bound::Queue,
+            max: u64::from(max),
+            queue_length: in_line,
+        });
     }
     None
 }

@@ -72,14 +72,18 @@ impl Node {
         match operation {
             Operation::Acquire(mut asked) => {
                 asked.wait = false;
-                let begun = self.check_storage().and_then(|()| self.propose_acquire(asked, call, false));
-                begun.map_or_else(Pending::Failed, |(waiting, answer)| Pending::Acquire(waiting, answer))
+                let begun =
+                    self.check_storage().and_then(|()| self.propose_acquire(asked, call, false));
+                begun.map_or_else(Pending::Failed, |(waiting, answer)| {
+                    Pending::Acquire(waiting, answer)
+                })
             }
             Operation::Release(grant) => {
                 let (reply, answer) = oneshot::channel();
                 let command = Command::Release(grant.clone());
                 // In the same queue as the acquires of this batch, to keep its order.
-                let pushed = self.push(Class::Ask, Proposal::new(command, ReplyTo::Once(reply), call.deadline));
+                let pushed = self
+                    .push(Class::Ask, Proposal::new(command, ReplyTo::Once(reply), call.deadline));
                 pushed.map_or_else(Pending::Failed, |()| Pending::Release(grant, answer))
             }
             Operation::Renew(grant, ttl_ms) => Pending::Renew(grant, ttl_ms),
@@ -100,11 +104,15 @@ impl Node {
     async fn settle(&self, call: Call, pending: Pending<'_>) -> Result<Operated, Failure> {
         match pending {
             Pending::Acquire(mut waiting, answer) => {
-                let answer = answer.await.unwrap_or(Answer::Failed(Failure::OutcomeUnknown { request_id: None }));
+                let answer = answer
+                    .await
+                    .unwrap_or(Answer::Failed(Failure::OutcomeUnknown { request_id: None }));
                 waiting.over();
                 match answer {
                     Answer::Granted(at) => Ok(Operated::Granted(self.granted(call, at))),
-                    Answer::Outcome { outcome: Outcome::Refused(refusal), .. } => Err(self.explain(refusal)),
+                    Answer::Outcome { outcome: Outcome::Refused(refusal), .. } => {
+                        Err(self.explain(refusal))
+                    }
                     Answer::Outcome { .. } => Err(Failure::Refused(Refusal::NotWaiting)),
                     Answer::Failed(failure) => Err(failure),
                 }
@@ -113,7 +121,9 @@ impl Node {
                 let told = self.told(answer, call.deadline).await?;
                 self.released(&grant, told).await.map(Operated::Released)
             }
-            Pending::Renew(grant, ttl_ms) => self.renew(call, grant, ttl_ms).await.map(Operated::Renewed),
+            Pending::Renew(grant, ttl_ms) => {
+                self.renew(call, grant, ttl_ms).await.map(Operated::Renewed)
+            }
             Pending::Failed(failure) => Err(failure),
         }
     }

@@ -100,7 +100,10 @@ impl Keeper {
     fn outage(&self, length: Duration, end: Instant) {
         self.hub.memory().clock.outage(length, end);
         self.metrics.outage_seconds.inc_by(length.as_secs_f64());
-        tracing::warn!(length_ms = runtime::ms(length), "every lease gets this time added: the service was not able to serve");
+        tracing::warn!(
+            length_ms = runtime::ms(length),
+            "every lease gets this time added: the service was not able to serve"
+        );
     }
 
     /// Nothing ends while leadership cannot be confirmed, and the time of it is added.
@@ -150,7 +153,9 @@ impl Keeper {
             match self.propose(class, command) {
                 Some(answer) => {
                     let (hub, metrics) = (self.hub.clone(), self.metrics.clone());
-                    runtime::spawn(async move { settle(&hub, &metrics, due, term, answer.await).await });
+                    runtime::spawn(
+                        async move { settle(&hub, &metrics, due, term, answer.await).await },
+                    );
                 }
                 None => self.hub.add_due(now + AGAIN, due),
             }
@@ -160,10 +165,13 @@ impl Keeper {
     /// What a due thing is in the log; `None` if it has been put off.
     fn command(&self, due: Due, term: u64, now: Instant) -> Option<(Class, Command)> {
         Some(match due {
-            Due::Leave { ticket, attachment } => {
-                (Class::End, Command::Leave { ticket, attachment, how: LeftHow::Disconnected, term })
+            Due::Leave { ticket, attachment } => (
+                Class::End,
+                Command::Leave { ticket, attachment, how: LeftHow::Disconnected, term },
+            ),
+            Due::Detach { ticket, attachment, .. } => {
+                (Class::End, Command::Detach { ticket, attachment, term })
             }
-            Due::Detach { ticket, attachment, .. } => (Class::End, Command::Detach { ticket, attachment, term }),
             Due::PassOn { token, attachment, lease, single } => {
                 let mut memory = self.hub.memory();
                 if memory.is_renewing(lease) {
@@ -180,7 +188,10 @@ impl Keeper {
                 let added = memory.clock.outages() - outages;
                 if !added.is_zero() {
                     let outages = memory.clock.outages();
-                    memory.due.add(now + added.min(Duration::from_secs(30)), Due::EndDrained { token, outages });
+                    memory.due.add(
+                        now + added.min(Duration::from_secs(30)),
+                        Due::EndDrained { token, outages },
+                    );
                     return None;
                 }
                 (Class::End, Command::EndDrained { token, term })
@@ -223,7 +234,14 @@ impl Keeper {
         if let Ok(records) = self.history.len() {
             self.metrics.history_records.set(i64::try_from(records).unwrap_or(i64::MAX));
         }
-        self.metrics.snapshot_bytes.set(i64::try_from(self.machine.snapshot_bytes()).unwrap_or(i64::MAX));
+        let index = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        self.metrics.log_queue_operations.set(as_i64(self.log.queued()));
+        self.metrics.log_index.set(index(self.log.last_index().unwrap_or(0)));
+        self.metrics.applied_index.set(index(self.shared.applied().map_or(0, |id| id.index)));
+        self.metrics.history_durable_index.set(index(self.history.durable_index()));
+        self.metrics
+            .snapshot_bytes
+            .set(i64::try_from(self.machine.snapshot_bytes()).unwrap_or(i64::MAX));
     }
 
     async fn look_at_disk(&self) {
@@ -232,7 +250,12 @@ impl Keeper {
         let Some(free) = free.map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize)) else { return };
         let full = free < self.reserve_bytes;
         if self.storage_full.swap(full, Ordering::AcqRel) != full {
-            tracing::warn!(free_bytes = free, reserve_bytes = self.reserve_bytes, full, "disk space");
+            tracing::warn!(
+                free_bytes = free,
+                reserve_bytes = self.reserve_bytes,
+                full,
+                "disk space"
+            );
         }
         self.metrics.storage_full.set(i64::from(full));
     }
@@ -246,7 +269,10 @@ impl Keeper {
         drop(table);
         let cut = now_ms.saturating_sub(limits.remember_ms);
         if oldest.is_some_and(|oldest| oldest < cut) && self.hub.term() == Some(term) {
-            let command = Command::Trim { ended_before_ms: cut, history_before_ms: now_ms.saturating_sub(limits.history_ms) };
+            let command = Command::Trim {
+                ended_before_ms: cut,
+                history_before_ms: now_ms.saturating_sub(limits.history_ms),
+            };
             drop(self.propose(Class::Background, command));
         }
     }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 pub(crate) struct Leadership {
     pub(crate) raft: crate::Raft,
     pub(crate) hub: Arc<Hub>,
@@ -27,21 +29,22 @@ impl Leadership {
         let mut metrics = self.raft.server_metrics();
         let mut led = None;
         loop {
-            let now = self.raft.as_leader().ok().map(|leader| leader.to_committed_leader_id());
+            let now = self.leader();
             if now != led {
                 if led.take().is_some() {
                     self.lose();
                 }
-                if let Some(leader) = now {
-                    // Not yet, if the round failed: asked again at the next change or after a while.
-                    if self.gain(leader).await {
-                        led = Some(leader);
-                    }
+                if let Some(leader) = now
+                    && self.gain(leader).await
+                {
+                    led = Some(leader);
                 }
             }
+            // Raft tells of a change through one channel and of the leader through another, which
+            // may lag behind: so the second is looked at again even if nothing more is told.
             let changed = tokio::select! {
                 changed = metrics.changed() => changed.is_ok(),
-                () = runtime::sleep(Duration::from_millis(100)), if now != led => true,
+                () = runtime::sleep(LOOK_AGAIN) => true,
             };
             if !changed {
                 self.lose();
@@ -50,14 +53,20 @@ impl Leadership {
         }
     }
 
+    /// The leadership of this node. Both are asked: a restarted node still has the vote that made
+    /// it a leader once.
+    fn leader(&self) -> Option<CommittedLeader> {
+        let leader = self.raft.as_leader().ok().filter(|_| self.raft.is_leader());
+        leader.map(|leader| leader.to_committed_leader_id())
+    }
+
     /// Waits until an entry of the own term is applied: whatever an earlier leader had committed
     /// is in the state by then. Only after that is anything timed or answered.
     async fn gain(&self, leader: CommittedLeader) -> bool {
         if self.confirmer.confirm().await.is_err() {
             return false;
         }
-        let still = self.raft.as_leader().ok().map(|leader| leader.to_committed_leader_id());
-        if still != Some(leader) {
+        if self.leader() != Some(leader) {
             return false;
         }
         // The table is held, so that no entry of this term is applied before its deadlines start.

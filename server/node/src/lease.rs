@@ -14,7 +14,11 @@ impl Node {
     ///
     /// # Errors
     /// [`Failure::Refused`] names the limit that is in the way.
-    pub async fn open_lease(&self, call: Call, asked: OpenLease) -> Result<AtRevision<Opened>, Failure> {
+    pub async fn open_lease(
+        &self,
+        call: Call,
+        asked: OpenLease,
+    ) -> Result<AtRevision<Opened>, Failure> {
         self.check_open()?;
         self.check_storage()?;
         let lease = asked.lease;
@@ -36,7 +40,12 @@ impl Node {
     ///
     /// # Errors
     /// [`Failure::Refused`] if the lease is not the caller's or has ended.
-    pub async fn end_lease(&self, call: Call, caller: Caller, lease: LeaseId) -> Result<AtRevision<()>, Failure> {
+    pub async fn end_lease(
+        &self,
+        call: Call,
+        caller: Caller,
+        lease: LeaseId,
+    ) -> Result<AtRevision<()>, Failure> {
         self.check_open()?;
         let told = self.ask(Class::End, Command::EndLease { lease, caller }, call.deadline).await?;
         match told.outcome {

@@ -18,6 +18,8 @@ pub struct Metrics {
     pub(crate) queued: Histogram,
     pub(crate) committed: Histogram,
     pub(crate) batch_commands: Histogram,
+    log_queue: Histogram,
+    log_write: Histogram,
     sync: Histogram,
     sync_entries: Histogram,
     log_bytes: IntCounter,
@@ -39,6 +41,10 @@ pub struct Metrics {
     pub(crate) history_records: IntGauge,
     pub(crate) snapshot_bytes: IntGauge,
     pub(crate) storage_full: IntGauge,
+    pub(crate) log_queue_operations: IntGauge,
+    pub(crate) log_index: IntGauge,
+    pub(crate) applied_index: IntGauge,
+    pub(crate) history_durable_index: IntGauge,
 }
 
 /// The bounds that a refusal may name, so that each exists from the start.
@@ -63,30 +69,87 @@ impl Metrics {
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let make = Maker { registry };
         let metrics = Self {
-            queued: make.histogram("leasehold_propose_queue_seconds", "From queued to cut into a batch", seconds())?,
-            committed: make.histogram("leasehold_commit_seconds", "From cut to applied, a batch", seconds())?,
-            batch_commands: make.histogram("leasehold_batch_commands", "Commands in a batch", counts())?,
-            sync: make.histogram("leasehold_log_sync_seconds", "Making a group of log writes durable", seconds())?,
-            sync_entries: make.histogram("leasehold_log_sync_entries", "Log entries made durable together", counts())?,
-            log_bytes: make.counter("leasehold_log_written_bytes_total", "Bytes of log entries written")?,
-            expired: make.counter("leasehold_leases_expired_total", "Leases whose deadline passed")?,
-            passed_on: make.counter("leasehold_grants_passed_on_total", "Grants that nobody claimed")?,
-            renewals: make.counter("leasehold_renewals_total", "Renewals answered from confirmed leadership")?,
-            leader_changes: make.counter("leasehold_leader_changes_total", "Times that this node took over")?,
-            outage_seconds: make.seconds("leasehold_outage_seconds_total", "Time added to every deadline")?,
-            refusals: make.counters("leasehold_bound_refusals_total", "Refusals at a bound", "bound")?,
+            queued: make.histogram(
+                "leasehold_propose_queue_seconds",
+                "From queued to cut into a batch",
+                seconds(),
+            )?,
+            committed: make.histogram(
+                "leasehold_commit_seconds",
+                "From cut to applied, a batch",
+                seconds(),
+            )?,
+            batch_commands: make.histogram(
+                "leasehold_batch_commands",
+                "Commands in a batch",
+                counts(),
+            )?,
+            log_queue: make.histogram(
+                "leasehold_log_queue_seconds",
+                "Oldest write of a group, before it is begun",
+                seconds(),
+            )?,
+            log_write: make.histogram(
+                "leasehold_log_write_seconds",
+                "Encoding and inserting a group of log writes",
+                seconds(),
+            )?,
+            sync: make.histogram(
+                "leasehold_log_sync_seconds",
+                "Making a group of log writes durable",
+                seconds(),
+            )?,
+            sync_entries: make.histogram(
+                "leasehold_log_sync_entries",
+                "Log entries made durable together",
+                counts(),
+            )?,
+            log_bytes: make
+                .counter("leasehold_log_written_bytes_total", "Bytes of log entries written")?,
+            expired: make
+                .counter("leasehold_leases_expired_total", "Leases whose deadline passed")?,
+            passed_on: make
+                .counter("leasehold_grants_passed_on_total", "Grants that nobody claimed")?,
+            renewals: make.counter(
+                "leasehold_renewals_total",
+                "Renewals answered from confirmed leadership",
+            )?,
+            leader_changes: make
+                .counter("leasehold_leader_changes_total", "Times that this node took over")?,
+            outage_seconds: make
+                .seconds("leasehold_outage_seconds_total", "Time added to every deadline")?,
+            refusals: make.counters(
+                "leasehold_bound_refusals_total",
+                "Refusals at a bound",
+                "bound",
+            )?,
             leading: make.gauge("leasehold_leading", "1 while this node leads")?,
             locks: make.gauge("leasehold_locks", "Resources held or waited for")?,
             grants: make.gauge("leasehold_grants", "Live grants")?,
             waiters: make.gauge("leasehold_waiters", "Places in lines")?,
             leases: make.gauge("leasehold_leases", "Live leases")?,
-            clients: make.gauge("leasehold_clients", "Clients with a lease, ticket or remembered request")?,
-            remembered: make.gauge("leasehold_remembered_requests", "Ended requests and leases remembered")?,
+            clients: make
+                .gauge("leasehold_clients", "Clients with a lease, ticket or remembered request")?,
+            remembered: make
+                .gauge("leasehold_remembered_requests", "Ended requests and leases remembered")?,
             metadata_bytes: make.gauge("leasehold_metadata_bytes", "Metadata of clients in all")?,
-            proposals: make.gauge("leasehold_propose_queue_commands", "Commands that wait for a batch")?,
+            proposals: make
+                .gauge("leasehold_propose_queue_commands", "Commands that wait for a batch")?,
             history_records: make.gauge("leasehold_history_records", "Ended grants on record")?,
-            snapshot_bytes: make.gauge("leasehold_snapshot_bytes", "Size of the newest snapshot")?,
-            storage_full: make.gauge("leasehold_storage_full", "1 while only the reserve of disk space is left")?,
+            snapshot_bytes: make
+                .gauge("leasehold_snapshot_bytes", "Size of the newest snapshot")?,
+            log_queue_operations: make
+                .gauge("leasehold_log_queue_operations", "Log writes that have not begun")?,
+            log_index: make.gauge("leasehold_log_index", "Newest log entry")?,
+            applied_index: make.gauge("leasehold_applied_index", "Newest applied log entry")?,
+            history_durable_index: make.gauge(
+                "leasehold_history_durable_index",
+                "Log entry up to which the history is durable",
+            )?,
+            storage_full: make.gauge(
+                "leasehold_storage_full",
+                "1 while only the reserve of disk space is left",
+            )?,
         };
         for bound in BOUNDS {
             metrics.refusals.with_label_values(&[bound]);
@@ -97,6 +160,8 @@ impl Metrics {
 
 impl LogObserver for Metrics {
     fn synced(&self, batch: &LogSync) {
+        self.log_queue.observe(batch.queued.as_secs_f64());
+        self.log_write.observe(batch.write.as_secs_f64());
         self.sync.observe(batch.sync.as_secs_f64());
         self.sync_entries.observe(batch.entries as f64);
         self.log_bytes.inc_by(batch.bytes as u64);
@@ -108,7 +173,12 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn histogram(&self, name: &str, help: &str, buckets: Vec<f64>) -> Result<Histogram, prometheus::Error> {
+    fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        buckets: Vec<f64>,
+    ) -> Result<Histogram, prometheus::Error> {
         let metric = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?;
         self.registry.register(Box::new(metric.clone()))?;
         Ok(metric)
@@ -120,7 +190,12 @@ impl Maker<'_> {
         Ok(metric)
     }
 
-    fn counters(&self, name: &str, help: &str, label: &str) -> Result<IntCounterVec, prometheus::Error> {
+    fn counters(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+    ) -> Result<IntCounterVec, prometheus::Error> {
         let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
         self.registry.register(Box::new(metric.clone()))?;
         Ok(metric)

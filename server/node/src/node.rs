@@ -103,7 +103,8 @@ impl Node {
             sizes: Sizes::default(),
         };
         let opened = runtime::blocking(move || open(setup)).await.ok_or(StartError::Lost)??;
-        let raft_config = config.raft().validate().map_err(|cause| StartError::Settings(cause.to_string()))?;
+        let raft_config =
+            config.raft().validate().map_err(|cause| StartError::Settings(cause.to_string()))?;
         let raft = crate::Raft::new(
             config.id,
             Arc::new(raft_config),
@@ -209,7 +210,10 @@ impl Node {
         let raft = &self.inner.raft;
         if raft.voter_ids().eq([self.inner.id]) {
             // Nobody else could be leading: there is no reason to wait for an election time-out.
-            raft.trigger().elect(false).await.map_err(|cause| StartError::Raft(cause.to_string()))?;
+            raft.trigger()
+                .elect(false)
+                .await
+                .map_err(|cause| StartError::Raft(cause.to_string()))?;
         }
         let recovered = raft.wait_for_recovery(Some(RECOVER_WITHIN)).await;
         recovered.map(drop).map_err(|cause| StartError::Recovery { cause: cause.to_string() })
@@ -341,7 +345,12 @@ impl Node {
     }
 
     /// Puts a command into the log and waits for its outcome.
-    pub(crate) async fn ask(&self, class: Class, command: Command, deadline: Option<Instant>) -> Result<Told, Failure> {
+    pub(crate) async fn ask(
+        &self,
+        class: Class,
+        command: Command,
+        deadline: Option<Instant>,
+    ) -> Result<Told, Failure> {
         let (reply, answer) = oneshot::channel();
         self.push(class, Proposal::new(command, ReplyTo::Once(reply), deadline))?;
         self.told(answer, deadline).await
@@ -361,9 +370,13 @@ impl Node {
     ) -> Result<Told, Failure> {
         let give_up_at = deadline.unwrap_or_else(|| runtime::now() + ANSWER_WITHIN);
         match runtime::timeout_at(give_up_at, answer).await {
-            Some(Ok(Answer::Outcome { outcome, handed, revision })) => Ok(Told { outcome, handed, revision }),
+            Some(Ok(Answer::Outcome { outcome, handed, revision })) => {
+                Ok(Told { outcome, handed, revision })
+            }
             Some(Ok(Answer::Failed(failure))) => Err(failure),
-            Some(Ok(Answer::Granted(_))) => Err(Failure::Internal("a grant answered another question".to_owned())),
+            Some(Ok(Answer::Granted(_))) => {
+                Err(Failure::Internal("a grant answered another question".to_owned()))
+            }
             Some(Err(_)) | None => Err(Failure::OutcomeUnknown { request_id: None }),
         }
     }

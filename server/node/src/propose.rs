@@ -107,7 +107,12 @@ struct Queues {
 
 impl Proposals {
     pub(crate) fn new(settings: QueueSettings) -> Arc<Self> {
-        Arc::new(Self { queues: Mutex::default(), arrived: Notify::new(), settings, seq: AtomicU64::new(0) })
+        Arc::new(Self {
+            queues: Mutex::default(),
+            arrived: Notify::new(),
+            settings,
+            seq: AtomicU64::new(0),
+        })
     }
 
     /// Puts a command in its queue, unless that is full. Ends have twice the
@@ -228,7 +233,9 @@ impl Batcher {
             let leader = *self.leading.borrow();
             match leader {
                 Some(leader) => self.hand_over(leader, batch, place).await,
-                None => batch.into_iter().for_each(|proposal| proposal.reply.fail(Failure::NoLeader)),
+                None => {
+                    batch.into_iter().for_each(|proposal| proposal.reply.fail(Failure::NoLeader))
+                }
             }
         }
     }
@@ -329,7 +336,8 @@ impl Watch {
                 }
                 // Not a change of leader: the quorum's last word is too old. Offer it again.
                 Some(Err(ClientWriteError::ForwardToLeader(ref forward)))
-                    if forward.reason == ForwardReason::LeaseExpired && runtime::now() < give_up_at =>
+                    if forward.reason == ForwardReason::LeaseExpired
+                        && runtime::now() < give_up_at =>
                 {
                     runtime::sleep(RETRY_AFTER).await;
                     result = self.offer_again().await;
@@ -338,7 +346,11 @@ impl Watch {
                     return give_up(&self.hub, self.batch.seq, Failure::NoLeader);
                 }
                 Some(Err(_)) | None => {
-                    return give_up(&self.hub, self.batch.seq, Failure::OutcomeUnknown { request_id: None });
+                    return give_up(
+                        &self.hub,
+                        self.batch.seq,
+                        Failure::OutcomeUnknown { request_id: None },
+                    );
                 }
             }
         }
@@ -350,7 +362,8 @@ impl Watch {
         on_its_way.handed = runtime::now();
         self.hub.on_its_way(self.batch.seq, on_its_way);
         let (responder, applied) = ProgressResponder::<TypeConfig, _>::complete_only();
-        let write = self.raft.write(self.batch.clone()).with_leader(self.leader).responder(responder);
+        let write =
+            self.raft.write(self.batch.clone()).with_leader(self.leader).responder(responder);
         write.await.ok()?;
         applied.await.ok()
     }
@@ -369,13 +382,20 @@ fn command_bytes(command: &Command) -> usize {
     const FIXED: usize = 160;
     match command {
         Command::Acquire(asked) => {
-            let holding: usize = asked.holding.iter().map(|held| held.resource.as_str().len() + 16).sum();
+            let holding: usize =
+                asked.holding.iter().map(|held| held.resource.as_str().len() + 16).sum();
             let metadata = asked.metadata.iter().flat_map(|pairs| pairs.iter());
             let metadata: usize = metadata.map(|(key, value)| key.len() + value.len() + 8).sum();
             let policies = asked.policies.iter().flat_map(|all| all.iter());
-            let policies: usize = policies.map(|p| p.name.len() + p.version.len() + p.verdict.len() + 12).sum();
+            let policies: usize =
+                policies.map(|p| p.name.len() + p.version.len() + p.verdict.len() + 12).sum();
             let names = asked.resource.as_str().len() + owner_bytes(&asked.owner);
-            FIXED + names + asked.request_id.as_ref().map_or(0, |id| id.as_str().len()) + holding + metadata + policies
+            FIXED
+                + names
+                + asked.request_id.as_ref().map_or(0, |id| id.as_str().len())
+                + holding
+                + metadata
+                + policies
         }
         Command::Release(grant) | Command::Renew { grant, .. } => {
             let client = grant.caller.client.as_ref().map_or(0, |client| client.as_str().len());
@@ -383,14 +403,18 @@ fn command_bytes(command: &Command) -> usize {
         }
         Command::OpenLease(open) => {
             let metadata = open.metadata.iter().flat_map(|pairs| pairs.iter());
-            FIXED + owner_bytes(&open.owner) + metadata.map(|(key, value)| key.len() + value.len() + 8).sum::<usize>()
+            FIXED
+                + owner_bytes(&open.owner)
+                + metadata.map(|(key, value)| key.len() + value.len() + 8).sum::<usize>()
         }
         Command::ForceRelease { resource, reason, by, .. } => {
             FIXED + resource.as_str().len() + reason.len() + by.as_str().len()
         }
         Command::Expire { leases, .. } => FIXED + leases.len() * 20,
         Command::ConfirmEnded { tokens, .. } => FIXED + tokens.len() * 10,
-        Command::CancelWait { owner, request_id } => FIXED + owner_bytes(owner) + request_id.as_str().len(),
+        Command::CancelWait { owner, request_id } => {
+            FIXED + owner_bytes(owner) + request_id.as_str().len()
+        }
         Command::SetDomain { domain, .. } => FIXED + domain.len(),
         _ => 2 * FIXED,
     }

@@ -82,7 +82,9 @@ impl Node {
         let revision = self.inner.shared.table.read().revision();
         let (history, before) = (self.inner.history.clone(), before.and_then(Cursor::parse));
         let page = runtime::blocking(move || history.page(&filter, before, limit)).await;
-        let page = page.ok_or(Failure::ShuttingDown)?.map_err(|fault| Failure::Internal(fault.to_string()))?;
+        let page = page
+            .ok_or(Failure::ShuttingDown)?
+            .map_err(|fault| Failure::Internal(fault.to_string()))?;
         let next = page.next.map(|cursor| cursor.to_string());
         Ok(AtRevision { value: Page { items: page.records, next, total: None }, revision })
     }
@@ -115,7 +117,8 @@ impl Node {
             Some(grant) => Some(grant.token),
             None => self.last_token(&resource, false).await?,
         };
-        let holders = view.iter().flat_map(|view| &view.holders).map(|grant| self.holder(grant)).collect();
+        let holders =
+            view.iter().flat_map(|view| &view.holders).map(|grant| self.holder(grant)).collect();
         let now_ms = self.wall_clock_ms();
         let queue = view.iter().flat_map(|view| view.queue.iter().enumerate());
         let value = LockStatus {
@@ -128,7 +131,11 @@ impl Node {
         Ok(AtRevision { value, revision })
     }
 
-    async fn last_token(&self, resource: &ResourceName, exclusive: bool) -> Result<Option<Token>, Failure> {
+    async fn last_token(
+        &self,
+        resource: &ResourceName,
+        exclusive: bool,
+    ) -> Result<Option<Token>, Failure> {
         let (history, resource) = (self.inner.history.clone(), resource.clone());
         match runtime::blocking(move || history.last_token_of(&resource, exclusive)).await {
             Some(Ok(token)) => Ok(token),
@@ -155,7 +162,8 @@ impl Node {
             contended: filter.state == Some(LockState::Contended),
             after: filter.after.as_deref().and_then(|text| ResourceName::parse(text).ok()),
         };
-        let unfiltered = wanted.prefix.is_none() && wanted.domain.is_none() && wanted.client.is_none();
+        let unfiltered =
+            wanted.prefix.is_none() && wanted.domain.is_none() && wanted.client.is_none();
         let table = self.inner.shared.table.read();
         let slice = table.locks(&wanted, filter.limit);
         let (revision, total) = (table.revision(), table.counts().locks as u64);
@@ -178,11 +186,16 @@ impl Node {
     ///
     /// # Errors
     /// [`Failure::Refused`] if it has ended or was never there.
-    pub async fn lease(&self, _call: Call, lease: LeaseId) -> Result<AtRevision<LeaseStatus>, Failure> {
+    pub async fn lease(
+        &self,
+        _call: Call,
+        lease: LeaseId,
+    ) -> Result<AtRevision<LeaseStatus>, Failure> {
         self.fresh(false).await?;
         let table = self.inner.shared.table.read();
         table.lease(lease).map_err(Failure::Refused)?;
-        let view = table.lease_view(lease, LEASE_SHOWN).ok_or(Failure::Refused(Refusal::LeaseUnknown))?;
+        let view =
+            table.lease_view(lease, LEASE_SHOWN).ok_or(Failure::Refused(Refusal::LeaseUnknown))?;
         let revision = table.revision();
         drop(table);
         Ok(AtRevision { value: self.lease_status(view), revision })
@@ -215,7 +228,8 @@ impl Node {
     fn lease_status(&self, view: LeaseView) -> LeaseStatus {
         let now = runtime::now();
         let earliest = self.inner.hub.deadline(view.id);
-        let left = earliest.map_or(view.ttl_ms, |at| runtime::ms(at.saturating_duration_since(now)));
+        let left =
+            earliest.map_or(view.ttl_ms, |at| runtime::ms(at.saturating_duration_since(now)));
         LeaseStatus {
             id: view.id,
             client_id: view.owner.client.to_string(),
@@ -251,7 +265,10 @@ impl Node {
             Some(token) => Some(token),
             None => self.last_token(&resource, true).await?,
         };
-        Ok(AtRevision { value: FenceStatus { current: live == Some(token), highest_token }, revision })
+        Ok(AtRevision {
+            value: FenceStatus { current: live == Some(token), highest_token },
+            revision,
+        })
     }
 }
 

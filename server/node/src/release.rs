@@ -13,7 +13,11 @@ impl Node {
     ///
     /// # Errors
     /// [`Failure::Gone`] when it ended another way or was never the caller's.
-    pub async fn release(&self, call: Call, asked: GrantRef) -> Result<AtRevision<Released>, Failure> {
+    pub async fn release(
+        &self,
+        call: Call,
+        asked: GrantRef,
+    ) -> Result<AtRevision<Released>, Failure> {
         self.check_open()?;
         let told = self.ask(Class::End, Command::Release(asked.clone()), call.deadline).await?;
         let revision = told.revision;
@@ -25,7 +29,9 @@ impl Node {
         match told.outcome {
             Outcome::Released => Ok(Released::Now),
             Outcome::Refused(Refusal::NotLive) => match self.gone(asked).await? {
-                Failure::Gone(Gone::Known(record)) if record.how == EndedHow::Released => Ok(Released::Before),
+                Failure::Gone(Gone::Known(record)) if record.how == EndedHow::Released => {
+                    Ok(Released::Before)
+                }
                 failure => Err(failure),
             },
             Outcome::Refused(refusal) => Err(self.explain(refusal)),
@@ -38,7 +44,10 @@ impl Node {
     pub(crate) async fn gone(&self, asked: &GrantRef) -> Result<Failure, Failure> {
         let record = self.record(asked).await?;
         Ok(match record {
-            Some(record) if record.grant.resource == asked.resource && asked.caller.is(&record.grant.owner) => {
+            Some(record)
+                if record.grant.resource == asked.resource
+                    && asked.caller.is(&record.grant.owner) =>
+            {
                 Failure::Gone(Gone::Known(record))
             }
             Some(_) => self.never(asked),
@@ -67,18 +76,27 @@ impl Node {
 
     fn never(&self, asked: &GrantRef) -> Failure {
         let table = self.inner.shared.table.read();
-        let grants: Vec<_> = table.holders(&asked.resource).take(Blockers::SHOWN).cloned().collect();
+        let grants: Vec<_> =
+            table.holders(&asked.resource).take(Blockers::SHOWN).cloned().collect();
         drop(table);
-        Failure::Gone(Gone::Never { holders: grants.iter().map(|grant| self.holder(grant)).collect() })
+        Failure::Gone(Gone::Never {
+            holders: grants.iter().map(|grant| self.holder(grant)).collect(),
+        })
     }
 
     /// Takes a waiting request out of its line; false if it did not wait.
     ///
     /// # Errors
     /// Only if the log did not take it.
-    pub async fn cancel_wait(&self, call: Call, owner: Owner, request_id: RequestId) -> Result<AtRevision<bool>, Failure> {
+    pub async fn cancel_wait(
+        &self,
+        call: Call,
+        owner: Owner,
+        request_id: RequestId,
+    ) -> Result<AtRevision<bool>, Failure> {
         self.check_open()?;
-        let told = self.ask(Class::End, Command::CancelWait { owner, request_id }, call.deadline).await?;
+        let told =
+            self.ask(Class::End, Command::CancelWait { owner, request_id }, call.deadline).await?;
         let value = matches!(told.outcome, Outcome::Done { .. });
         Ok(AtRevision { value, revision: told.revision })
     }

@@ -17,7 +17,12 @@ impl Node {
     ///
     /// # Errors
     /// [`Failure::Gone`] when the grant has ended, which is only said from applied state.
-    pub async fn renew(&self, call: Call, asked: GrantRef, ttl_ms: Option<u64>) -> Result<Renewed, Failure> {
+    pub async fn renew(
+        &self,
+        call: Call,
+        asked: GrantRef,
+        ttl_ms: Option<u64>,
+    ) -> Result<Renewed, Failure> {
         self.check_open()?;
         match ttl_ms {
             Some(ttl_ms) => self.change_ttl(call, asked, ttl_ms).await,
@@ -25,14 +30,23 @@ impl Node {
         }
     }
 
-    async fn change_ttl(&self, call: Call, asked: GrantRef, ttl_ms: u64) -> Result<Renewed, Failure> {
+    async fn change_ttl(
+        &self,
+        call: Call,
+        asked: GrantRef,
+        ttl_ms: u64,
+    ) -> Result<Renewed, Failure> {
         let command = Command::Renew { grant: asked.clone(), ttl_ms };
         let told = self.ask(Class::End, command, call.deadline).await?;
         match told.outcome {
             Outcome::Renewed { lease, ttl_ms } => {
                 let full = told.handed + std::time::Duration::from_millis(ttl_ms);
                 let deadline = self.inner.hub.deadline(lease).unwrap_or(full);
-                Ok(Renewed { validity: validity(call, full, deadline), lost: Vec::new(), revision: told.revision })
+                Ok(Renewed {
+                    validity: validity(call, full, deadline),
+                    lost: Vec::new(),
+                    revision: told.revision,
+                })
             }
             Outcome::Refused(Refusal::NotLive) => Err(self.gone(&asked).await?),
             Outcome::Refused(refusal) => Err(self.explain(refusal)),
@@ -52,14 +66,23 @@ impl Node {
         self.renew_live(call, &grant, &asked.caller).await
     }
 
-    async fn renew_live(&self, call: Call, grant: &Arc<Grant>, caller: &Caller) -> Result<Renewed, Failure> {
+    async fn renew_live(
+        &self,
+        call: Call,
+        grant: &Arc<Grant>,
+        caller: &Caller,
+    ) -> Result<Renewed, Failure> {
         if !caller.is(&grant.owner) {
             return Err(Failure::Refused(Refusal::NotHolder));
         }
         if grant.draining {
             return Err(Failure::Refused(Refusal::Draining));
         }
-        let asked = GrantRef { resource: grant.resource.clone(), token: grant.token, caller: caller.clone() };
+        let asked = GrantRef {
+            resource: grant.resource.clone(),
+            token: grant.token,
+            caller: caller.clone(),
+        };
         match self.renew_lease(call, grant.lease).await {
             Err(Failure::Refused(Refusal::LeaseUnknown | Refusal::LeaseEnded { .. })) => {
                 Err(self.gone(&asked).await?)
@@ -90,8 +113,14 @@ impl Node {
         Ok(futures_util::future::join_all(renewals).await)
     }
 
-    async fn keep_one_alive(&self, call: Call, caller: &Caller, lease: LeaseId) -> Result<Renewed, Failure> {
-        let owned = self.inner.shared.table.read().lease(lease).ok().map(|(owner, _)| caller.is(owner));
+    async fn keep_one_alive(
+        &self,
+        call: Call,
+        caller: &Caller,
+        lease: LeaseId,
+    ) -> Result<Renewed, Failure> {
+        let owned =
+            self.inner.shared.table.read().lease(lease).ok().map(|(owner, _)| caller.is(owner));
         match owned {
             Some(true) => self.renew_lease(call, lease).await,
             Some(false) => Err(Failure::Refused(Refusal::NotOwner)),
@@ -122,7 +151,8 @@ impl Node {
     fn renewed(&self, call: Call, lease: LeaseId, promised: Instant, deadline: Instant) -> Renewed {
         self.inner.metrics.renewals.inc();
         let table = self.inner.shared.table.read();
-        let (lost, revision): (Vec<LostGrant>, u64) = (table.lost_on(lease).to_vec(), table.revision());
+        let (lost, revision): (Vec<LostGrant>, u64) =
+            (table.lost_on(lease).to_vec(), table.revision());
         drop(table);
         Renewed { validity: validity(call, promised, deadline), lost, revision }
     }

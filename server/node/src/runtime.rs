@@ -30,7 +30,9 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
 }
 
 /// Runs work that blocks, away from the tasks that must not.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }
 

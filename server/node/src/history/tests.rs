@@ -5,7 +5,6 @@ use crate::codec::samples::{self, owner, resource};
 use crate::fatal::Fatal;
 use crate::open::disk::Disk;
 use crate::open::support::{Dice, database, reopen};
-use leasehold_core::Token;
 use leasehold_core::command::Mode;
 use leasehold_core::outcome::GrantRecord;
 use std::cmp::Reverse;

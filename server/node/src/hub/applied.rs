@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 impl Sink for Hub {
     fn applied(&self, _index: u64, term: u64, batch: &Batch, applied: Applied, table: &LockTable) {
         let mut memory = self.memory();
-        let own = if batch.proposer == self.proposer { memory.batches.remove(&batch.seq) } else { None };
+        let own =
+            if batch.proposer == self.proposer { memory.batches.remove(&batch.seq) } else { None };
         let leading = memory.term == Some(term);
         if !leading && own.is_none() {
             return;
@@ -77,25 +78,40 @@ impl Step<'_> {
     fn queued(&mut self, acquirer: Acquirer, ticket: TicketId, attachment: u32) {
         if acquirer.cell.advance(Phase::Queued { ticket, attachment }) {
             let Acquirer { cell, answer, has_request_id } = acquirer;
-            self.memory.waiting.entry(ticket).or_default().push(Sleeper { cell, answer, has_request_id });
+            self.memory.waiting.entry(ticket).or_default().push(Sleeper {
+                cell,
+                answer,
+                has_request_id,
+            });
         } else {
             let window_ms = self.table.limits().claim_window_ms;
-            self.memory.connection_lost(ticket, attachment, acquirer.has_request_id, runtime::now(), window_ms);
+            self.memory.connection_lost(
+                ticket,
+                attachment,
+                acquirer.has_request_id,
+                runtime::now(),
+                window_ms,
+            );
         }
     }
 
     fn happened(&mut self, kind: &EventKind) {
         match kind {
             EventKind::Granted { grant, ttl_ms } => self.granted(grant, *ttl_ms),
-            EventKind::Ended(record) if record.grant.single => self.memory.clock.remove(record.grant.lease),
-            EventKind::LeaseOpened { lease, ttl_ms, .. } | EventKind::LeaseChanged { lease, ttl_ms } => {
+            EventKind::Ended(record) if record.grant.single => {
+                self.memory.clock.remove(record.grant.lease)
+            }
+            EventKind::LeaseOpened { lease, ttl_ms, .. }
+            | EventKind::LeaseChanged { lease, ttl_ms } => {
                 self.memory.clock.start(*lease, self.handed, *ttl_ms);
                 self.memory.due.claimed(*lease);
             }
             EventKind::LeaseEnded { lease, .. } => self.memory.clock.remove(*lease),
             EventKind::Draining { grant, .. } => self.memory.drain(grant),
             EventKind::Left { ticket, how, .. } => self.left(*ticket, *how),
-            EventKind::Ending { lease } => self.memory.due.add(runtime::now(), Due::Continue(*lease)),
+            EventKind::Ending { lease } => {
+                self.memory.due.add(runtime::now(), Due::Continue(*lease))
+            }
             _ => {}
         }
     }
@@ -171,7 +187,9 @@ impl Step<'_> {
             let refusal = match how {
                 LeftHow::LeaseEnded => Refusal::LeaseEnded { how: None, ended_at_ms: None },
                 LeftHow::Deadlock => Refusal::WouldDeadlock { cycle: Vec::new() },
-                LeftHow::Cancelled | LeftHow::TimedOut | LeftHow::Disconnected => Refusal::NotWaiting,
+                LeftHow::Cancelled | LeftHow::TimedOut | LeftHow::Disconnected => {
+                    Refusal::NotWaiting
+                }
             };
             sleeper.cell.advance(Phase::Over);
             let _ = sleeper.answer.send(Answer::Outcome {
@@ -208,7 +226,8 @@ impl Step<'_> {
             self.memory.clock.renew(grant.lease, self.handed);
         }
         let token = grant.token;
-        let passed_on_at = self.memory.due.kept(token).or(self.unclaimed.get(&token).map(|(at, _)| *at));
+        let passed_on_at =
+            self.memory.due.kept(token).or(self.unclaimed.get(&token).map(|(at, _)| *at));
         // A repeat whose client goes away again must not end what an earlier answer handed out.
         let phase = if repeat && passed_on_at.is_none() { Phase::Over } else { phase_of(grant) };
         let told = acquirer.cell.advance(phase) && {
@@ -218,7 +237,8 @@ impl Step<'_> {
         if told {
             self.unclaimed.remove(&token);
         } else if !repeat || passed_on_at.is_some() {
-            let window = if acquirer.has_request_id { self.table.limits().claim_window_ms } else { 0 };
+            let window =
+                if acquirer.has_request_id { self.table.limits().claim_window_ms } else { 0 };
             let pass_on_at = runtime::now() + Duration::from_millis(window);
             // Never earlier than what an earlier answer let its client believe.
             let pass_on_at = passed_on_at.map_or(pass_on_at, |before| before.max(pass_on_at));
@@ -253,7 +273,12 @@ impl Step<'_> {
 }
 
 fn phase_of(grant: &Grant) -> Phase {
-    Phase::Granted { token: grant.token, attachment: grant.attachment, lease: grant.lease, single: grant.single }
+    Phase::Granted {
+        token: grant.token,
+        attachment: grant.attachment,
+        lease: grant.lease,
+        single: grant.single,
+    }
 }
 
 impl Memory {

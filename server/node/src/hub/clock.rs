@@ -126,7 +126,9 @@ impl LeaseClock {
     /// Adds an outage that ended at `end`. Never puts a deadline beyond `end` + TTL, because the
     /// time before the outage has already been counted.
     pub(crate) fn outage(&mut self, length: Duration, end: Instant) {
-        let new = self.counted_until.map_or(length, |until| length.min(end.saturating_duration_since(until)));
+        let new = self
+            .counted_until
+            .map_or(length, |until| length.min(end.saturating_duration_since(until)));
         self.counted_until = Some(self.counted_until.map_or(end, |until| until.max(end)));
         self.outages += new;
         if length >= FAIR_CHANCE_AFTER {

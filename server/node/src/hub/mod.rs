@@ -141,7 +141,8 @@ impl Hub {
     /// Answers everybody who waits; their tickets stay in line.
     pub(crate) fn shut_down(&self) {
         self.shutting_down.store(true, Ordering::Release);
-        let sleepers: Vec<Sleeper> = self.memory().waiting.drain().flat_map(|(_, all)| all).collect();
+        let sleepers: Vec<Sleeper> =
+            self.memory().waiting.drain().flat_map(|(_, all)| all).collect();
         for sleeper in sleepers {
             sleeper.fail(Failure::ShuttingDown);
         }
@@ -157,7 +158,11 @@ impl Hub {
     }
 
     /// A renewal was received: from now until its round has ended the lease does not expire.
-    pub(crate) fn start_renewal(&self, lease: LeaseId, received: Instant) -> Result<Renewing<'_>, CannotRenew> {
+    pub(crate) fn start_renewal(
+        &self,
+        lease: LeaseId,
+        received: Instant,
+    ) -> Result<Renewing<'_>, CannotRenew> {
         let mut memory = self.memory();
         let term = memory.term.ok_or(CannotRenew::NotLeading)?;
         let timed = memory.clock.get_mut(lease).ok_or(CannotRenew::NotTimed)?;

@@ -9,7 +9,7 @@ use crate::open::support::{Dice, Syncs, append, busy_entry, database, reopen};
 use crate::types::{LeaderId, LogId, TypeConfig, Vote};
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
-use redb::{Database, ReadableDatabase, ReadableTable};
+use redb::{Database, ReadableDatabase};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -60,22 +60,13 @@ impl Cut {
         self.written.retain(|(id, _)| id.index < next);
     }
 
-    pub(super) fn summary(
-        &self,
-        started: Instant,
-        write: Duration,
-        last: Option<LogId>,
-    ) -> LogSync {
-        let at = Instant::now();
+    pub(super) fn summary(&self, started: Instant, write: Duration) -> LogSync {
         LogSync {
-            ops: self.ops,
             entries: self.written.len(),
             bytes: self.bytes,
-            last_index: last.map(|id| id.index),
             queued: self.oldest.map_or(Duration::ZERO, |since| started.duration_since(since)),
             write,
-            sync: at.duration_since(started).saturating_sub(write),
-            at,
+            sync: started.elapsed().saturating_sub(write),
         }
     }
 

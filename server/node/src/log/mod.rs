@@ -44,7 +44,7 @@ use queue::{Op, Queue};
 use redb::Database;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tables::Found;
 use tail::Tail;
 use writer::Writer;
@@ -55,22 +55,16 @@ pub(crate) const FILE: &str = "log.redb";
 /// One durable commit, told to whoever keeps metrics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogSync {
-    /// Requests of openraft in it.
-    pub(crate) ops: usize,
     /// Entries in it.
     pub(crate) entries: usize,
     /// Bytes of the encoded entries.
     pub(crate) bytes: usize,
-    /// The newest entry that is durable now.
-    pub(crate) last_index: Option<u64>,
     /// How long its oldest request had waited.
     pub(crate) queued: Duration,
     /// Encoding and inserting.
     pub(crate) write: Duration,
     /// The commit, nearly all of it the sync.
     pub(crate) sync: Duration,
-    /// When it was durable.
-    pub(crate) at: Instant,
 }
 
 /// Hears of every durable commit, on the writer thread, before anything is acknowledged.

@@ -177,7 +177,7 @@ impl Writer {
         if cut.vote.is_some() {
             *self.view.vote.lock() = cut.vote;
         }
-        self.setup.observer.synced(&cut.summary(started, write, self.durable.last()));
+        self.setup.observer.synced(&cut.summary(started, write));
     }
 
     fn fail(&mut self, fault: &StorageFault) {

@@ -90,7 +90,7 @@ pub(crate) struct Opened {
     pub(crate) shared: Arc<Shared>,
     pub(crate) history: History,
     /// Kept until everything above is gone.
-    pub(crate) hold: Arc<DirHold>,
+    pub(crate) _hold: Arc<DirHold>,
 }
 
 impl Opened {
@@ -104,32 +104,61 @@ impl Opened {
 /// Why the data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// The system refuses something.
     #[error("{}: {doing}", path.display())]
     Io {
+        /// The file or directory.
         path: PathBuf,
+        /// What was tried.
         doing: &'static str,
+        /// What the system says.
         #[source]
         cause: io::Error,
     },
+    /// Another process has the directory.
     #[error("{}: another process uses this data directory", path.display())]
-    InUse { path: PathBuf },
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another version wrote it.
     #[error(
         "{}: the data directory has format {found}; this binary reads format {reads}. \
          Nothing was changed",
         path.display()
     )]
-    Format { path: PathBuf, found: String, reads: u32 },
+    Format {
+        /// The directory.
+        path: PathBuf,
+        /// The format that it has.
+        found: String,
+        /// The newest format that this binary reads.
+        reads: u32,
+    },
+    /// Files of a node, but nothing that says of which format.
     #[error("{}: there are data files and no format file beside them. Nothing was changed", path.display())]
-    NoFormat { path: PathBuf },
+    NoFormat {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// One file of several is gone.
     #[error("{}: the file is missing, and others of this node are there. Nothing was changed", path.display())]
-    Missing { path: PathBuf },
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file is damaged, or is not one of ours.
     #[error("{}: the file cannot be used: {what}. Nothing was changed", path.display())]
     Refused {
+        /// The file.
         path: PathBuf,
+        /// What is wrong with it.
         what: String,
+        /// What the storage says.
         #[source]
         cause: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+    /// The storage failed while it was started.
     #[error(transparent)]
     Start(#[from] StorageFault),
 }
@@ -168,7 +197,7 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
         Arc::clone(&setup.sink),
         setup.fatal.clone(),
     );
-    Ok(Opened { log, machine, shared, history, hold })
+    Ok(Opened { log, machine, shared, history, _hold: hold })
 }
 
 fn history_store(setup: &Setup, db: Database) -> Result<History, StorageFault> {

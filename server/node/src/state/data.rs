@@ -1,12 +1,13 @@
 //! A snapshot as openraft passes it around: a handle that is read chunk by chunk.
 
-use super::chunk::{self, Joiner};
+#[cfg(test)]
+use super::chunk;
+use super::chunk::Joiner;
 use super::slots::SlotChunks;
 use crate::codec::DecodeError;
 use crate::fatal::StorageFault;
 use leasehold_core::row::Row;
 use leasehold_core::{ImportError, LockTable};
-use std::sync::Arc;
 
 /// What the chunks of a snapshot amount to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +29,8 @@ pub(crate) struct SnapshotData {
 #[derive(Debug)]
 enum Source {
     Slot(SlotChunks),
-    Memory(Vec<Arc<[u8]>>),
+    #[cfg(test)]
+    Memory(Vec<std::sync::Arc<[u8]>>),
 }
 
 /// Why chunks are not a lock table.
@@ -61,7 +63,11 @@ impl SnapshotData {
 
     /// What came from a peer. Every chunk is checked here, so that damage on the way is found
     /// before openraft is told of the snapshot.
-    pub(crate) fn received(totals: Totals, chunks: Vec<Arc<[u8]>>) -> Result<Self, SnapshotError> {
+    #[cfg(test)]
+    pub(crate) fn received(
+        totals: Totals,
+        chunks: Vec<std::sync::Arc<[u8]>>,
+    ) -> Result<Self, SnapshotError> {
         for (number, bytes) in (0..).zip(&chunks) {
             chunk::open(bytes).map_err(|cause| SnapshotError::Chunk { number, cause })?;
         }
@@ -82,6 +88,7 @@ impl SnapshotData {
             Source::Slot(chunks) => {
                 chunks.get(number).map_err(|cause| SnapshotError::Read { number, cause })?
             }
+            #[cfg(test)]
             Source::Memory(chunks) => chunks.get(number as usize).map(|bytes| bytes.to_vec()),
         };
         found.ok_or(SnapshotError::Missing { number, of: self.totals.chunks })

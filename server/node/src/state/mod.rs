@@ -26,7 +26,7 @@ pub(crate) mod slots;
 mod tests;
 
 pub(crate) use build::SnapshotBuilder;
-pub(crate) use data::{SnapshotData, Totals};
+pub(crate) use data::SnapshotData;
 pub(crate) use machine::StateMachine;
 
 use crate::types::{Batch, LogId, StoredMembership};
@@ -71,6 +71,7 @@ impl Shared {
         self.position.lock().last
     }
 
+    #[cfg(test)]
     pub(crate) fn membership(&self) -> StoredMembership {
         self.position.lock().membership.clone()
     }

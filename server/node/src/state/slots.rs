@@ -8,8 +8,7 @@ use crate::types::{LogId, SnapshotMeta};
 use leasehold_core::LockTable;
 use parking_lot::Mutex;
 use redb::{
-    Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition,
-    WriteTransaction,
+    Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition, WriteTransaction,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,19 +1,18 @@
 //! Snapshots: the same table comes back, a damaged one does not, and a crash leaves one of two.
 
+use super::data::Totals;
 use super::slots::{self, SlotStore, StateFileError};
-use super::{FILE, Position, Shared, SnapshotData, StateMachine, Totals};
+use super::{Position, Shared, SnapshotData, StateMachine};
 use crate::codec::samples::{self, log_id};
 use crate::fatal::Fatal;
 use crate::history::{self, History, HistorySetup};
 use crate::open::disk::Disk;
-use crate::open::support::{
-    Heard, append, apply, busy_entry, database, entry, open_dir, reopen, take,
-};
-use crate::types::{Entry, Member, Payload, SnapshotMeta, TypeConfig};
+use crate::open::support::{Heard, append, apply, busy_entry, database, entry, open_dir, reopen};
+use crate::types::{Entry, Payload, SnapshotMeta, TypeConfig};
 use leasehold_core::row::Row;
-use leasehold_core::{EventKind, Limits, LockTable, Token};
+use leasehold_core::{Limits, LockTable, Token};
 use openraft::storage::{RaftLogStorage, RaftSnapshotBuilder, RaftStateMachine};
-use redb::{Database, ReadableDatabase, ReadableTable};
+use redb::{Database, ReadableTable};
 use std::sync::Arc;
 use std::time::Duration;
 
