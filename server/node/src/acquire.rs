@@ -36,6 +36,7 @@ impl Node {
         let request_id = asked.request_id.clone();
         let keep_place = asked.keep_place && request_id.is_some();
         let (mut waiting, mut answer) = self.propose_acquire(asked, call, patient)?;
+        self.inner.batcher.kick();
         let wait_ends = call.received + Duration::from_millis(wait_ms);
         let wait_ends = call.deadline.map_or(wait_ends, |deadline| deadline.min(wait_ends));
         let give_up_at = wait_ends.max(call.received + Duration::from_secs(30));

@@ -96,6 +96,7 @@ impl Node {
         pending: &mut Vec<Pending<'_>>,
         results: &mut Vec<Result<Operated, Failure>>,
     ) {
+        self.inner.batcher.kick();
         for operation in pending.drain(..) {
             results.push(self.settle(call, operation).await);
         }

@@ -4,6 +4,7 @@
 //! which nothing could be committed.
 
 use crate::answer::Failure;
+use crate::batcher::Batcher;
 use crate::confirm::Confirmer;
 use crate::history::History;
 use crate::hub::cell::{Answer, ReplyTo};
@@ -11,7 +12,7 @@ use crate::hub::due::Due;
 use crate::hub::{Hub, Memory};
 use crate::log::LogStore;
 use crate::metrics::Metrics;
-use crate::propose::{Class, Proposal, Proposals};
+use crate::propose::{Class, Proposal};
 use crate::runtime;
 use crate::state::{Shared, StateMachine};
 use leasehold_core::command::LeftHow;
@@ -38,7 +39,7 @@ const CHORES: Duration = Duration::from_secs(1);
 
 pub(crate) struct Keeper {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) proposals: Arc<Proposals>,
+    pub(crate) batcher: Arc<Batcher>,
     pub(crate) confirmer: Confirmer,
     pub(crate) shared: Arc<Shared>,
     pub(crate) metrics: Metrics,
@@ -202,7 +203,8 @@ impl Keeper {
 
     fn propose(&self, class: Class, command: Command) -> Option<oneshot::Receiver<Answer>> {
         let (reply, answer) = oneshot::channel();
-        self.proposals.push(class, Proposal::new(command, ReplyTo::Once(reply), None)).ok()?;
+        self.batcher.push(class, Proposal::new(command, ReplyTo::Once(reply), None)).ok()?;
+        self.batcher.kick();
         Some(answer)
     }
 
@@ -230,7 +232,7 @@ impl Keeper {
         self.metrics.clients.set(as_i64(counts.clients));
         self.metrics.remembered.set(as_i64(counts.ended));
         self.metrics.metadata_bytes.set(i64::try_from(counts.metadata_bytes).unwrap_or(i64::MAX));
-        self.metrics.proposals.set(as_i64(self.proposals.len()));
+        self.metrics.proposals.set(as_i64(self.batcher.queued()));
         if let Ok(records) = self.history.len() {
             self.metrics.history_records.set(i64::try_from(records).unwrap_or(i64::MAX));
         }

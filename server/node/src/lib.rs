@@ -5,7 +5,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | [`Node`] (`node`) | the handle; `acquire`, `renew`, `release`, `lease`, `batch`, `read`: one verb a file |
-//! | `propose` | commands gather into log entries; who goes first |
+//! | `propose`, `batcher` | commands gather into log entries; who goes first; into Raft |
 //! | `hub` | the leader's memory: deadlines, sleeping requests, things due |
 //! | `keeper` | the task that proposes what is due, and measures outages |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
@@ -16,6 +16,7 @@
 mod acquire;
 pub mod answer;
 mod batch;
+mod batcher;
 mod codec;
 mod config;
 mod confirm;

@@ -1,6 +1,7 @@
 //! The handle that the rest of the service talks to.
 
 use crate::answer::Failure;
+use crate::batcher::Batcher;
 use crate::config::NodeConfig;
 use crate::confirm::Confirmer;
 use crate::fatal::{Fatal, StorageFault};
@@ -13,7 +14,7 @@ use crate::log::LogStore;
 use crate::metrics::Metrics;
 use crate::open::{OpenError, Opened, Setup, Sizes, open};
 use crate::peers::NoPeers;
-use crate::propose::{Batcher, Class, Proposal, Proposals};
+use crate::propose::{Class, Proposal, Proposals};
 use crate::runtime;
 use crate::state::{Shared, StateMachine};
 use crate::types::{CommittedLeader, Member};
@@ -42,7 +43,7 @@ pub(crate) struct Inner {
     pub(crate) id: u64,
     pub(crate) hub: Arc<Hub>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) proposals: Arc<Proposals>,
+    pub(crate) batcher: Arc<Batcher>,
     pub(crate) confirmer: Confirmer,
     pub(crate) history: History,
     pub(crate) metrics: Metrics,
@@ -130,11 +131,18 @@ impl Node {
         metrics: Metrics,
         leading: watch::Receiver<Option<CommittedLeader>>,
     ) -> Self {
+        let batcher = Batcher::new(
+            Proposals::new(config.queue),
+            hub.clone(),
+            raft.clone(),
+            metrics.clone(),
+            leading.clone(),
+        );
         let inner = Inner {
             id: config.id,
             hub,
             shared: opened.shared.clone(),
-            proposals: Proposals::new(config.queue),
+            batcher,
             confirmer: Confirmer::start(raft.clone()),
             history: opened.history.clone(),
             metrics,
@@ -159,15 +167,8 @@ impl Node {
             metrics: inner.metrics.clone(),
             leading,
         };
-        let batcher = Batcher {
-            proposals: inner.proposals.clone(),
-            hub: inner.hub.clone(),
-            raft: inner.raft.clone(),
-            metrics: inner.metrics.clone(),
-            leading: inner.leading.clone(),
-        };
         runtime::spawn(leadership.run());
-        runtime::spawn(batcher.run());
+        runtime::spawn(inner.batcher.clone().run());
         if let Some((log, machine)) = self.stores() {
             runtime::spawn(self.keeper(config, log, machine).run());
         }
@@ -182,7 +183,7 @@ impl Node {
         let inner = &self.inner;
         Keeper {
             hub: inner.hub.clone(),
-            proposals: inner.proposals.clone(),
+            batcher: inner.batcher.clone(),
             confirmer: inner.confirmer.clone(),
             shared: inner.shared.clone(),
             metrics: inner.metrics.clone(),
@@ -230,7 +231,8 @@ impl Node {
         let command = Command::SetLimits(Box::new(config.limits.clone()));
         self.led_by_itself().await;
         let proposal = Proposal::new(command, ReplyTo::Once(reply), None);
-        let pushed = self.inner.proposals.push(Class::End, proposal).is_ok();
+        let pushed = self.push(Class::End, proposal).is_ok();
+        self.inner.batcher.kick();
         match answer.await {
             Ok(Answer::Outcome { .. }) if pushed => Ok(()),
             _ => Err(StartError::Raft("the first entry was not committed".to_owned())),
@@ -313,7 +315,7 @@ impl Node {
         if let Err(error) = self.inner.raft.shutdown().await {
             tracing::warn!(%error, "raft did not stop in order");
         }
-        for proposal in self.inner.proposals.drain() {
+        for proposal in self.inner.batcher.drain() {
             proposal.reply.fail(Failure::ShuttingDown);
         }
         let opened = self.inner.opened.lock().take();
@@ -353,11 +355,12 @@ impl Node {
     ) -> Result<Told, Failure> {
         let (reply, answer) = oneshot::channel();
         self.push(class, Proposal::new(command, ReplyTo::Once(reply), deadline))?;
+        self.inner.batcher.kick();
         self.told(answer, deadline).await
     }
 
     pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), Failure> {
-        self.inner.proposals.push(class, proposal).map_err(|_| {
+        self.inner.batcher.push(class, proposal).map_err(|_| {
             self.inner.metrics.refusals.with_label_values(&["proposals"]).inc();
             Failure::Overloaded
         })

@@ -6,25 +6,14 @@
 
 use crate::answer::Failure;
 use crate::hub::cell::ReplyTo;
-use crate::hub::{Hub, OnItsWay};
-use crate::metrics::Metrics;
 use crate::runtime;
-use crate::types::{Batch, CommittedLeader, TypeConfig};
 use leasehold_core::Command;
-use openraft::errors::{ClientWriteError, ForwardReason};
-use openraft::impls::ProgressResponder;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, Semaphore, watch};
 
 /// An entry stays below the bound of a Raft entry (256 KiB) with room for its frame.
 const BATCH_BYTES_MAX: usize = 192 << 10;
-/// How long a batch is offered again while Raft says that its lease has run out.
-const RETRY_FOR: Duration = Duration::from_secs(5);
-const RETRY_AFTER: Duration = Duration::from_millis(10);
 /// How long a command that is in no hurry waits for company. See [`Proposal::patient`].
 const PATIENCE: Duration = Duration::from_millis(1);
 
@@ -46,7 +35,7 @@ pub(crate) struct Proposal {
     pub(crate) command: Command,
     pub(crate) reply: ReplyTo,
     pub(crate) deadline: Option<Instant>,
-    queued: Instant,
+    pub(crate) queued: Instant,
     patient: bool,
 }
 
@@ -91,9 +80,7 @@ pub(crate) struct Full;
 #[derive(Debug)]
 pub(crate) struct Proposals {
     queues: Mutex<Queues>,
-    arrived: Notify,
     settings: QueueSettings,
-    seq: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -106,13 +93,12 @@ struct Queues {
 }
 
 impl Proposals {
-    pub(crate) fn new(settings: QueueSettings) -> Arc<Self> {
-        Arc::new(Self {
-            queues: Mutex::default(),
-            arrived: Notify::new(),
-            settings,
-            seq: AtomicU64::new(0),
-        })
+    pub(crate) fn new(settings: QueueSettings) -> Self {
+        Self { queues: Mutex::default(), settings }
+    }
+
+    pub(crate) fn in_flight_max(&self) -> usize {
+        self.settings.in_flight_max
     }
 
     /// Puts a command in its queue, unless that is full. Ends have twice the
@@ -130,8 +116,6 @@ impl Proposals {
         let urgent = usize::from(!proposal.patient);
         queue.push_back(proposal);
         queues.urgent += urgent;
-        drop(queues);
-        self.arrived.notify_one();
         Ok(())
     }
 
@@ -148,7 +132,7 @@ impl Proposals {
     }
 
     /// When there is something to cut; `None` if nothing waits.
-    fn ready_at(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn ready_at(&self, now: Instant) -> Option<Instant> {
         let queues = self.queues.lock();
         match queues.urgent {
             0 => queues.asks.front().map(|first| first.queued + PATIENCE),
@@ -158,7 +142,7 @@ impl Proposals {
 
     /// The next batch: ends first, then what clients ask for, then the service's own work.
     /// Work whose time is over, or whose client is gone, is dropped before it costs an entry.
-    fn cut(&self, now: Instant) -> Vec<Proposal> {
+    pub(crate) fn cut(&self, now: Instant) -> Vec<Proposal> {
         let mut dropped = Vec::new();
         let mut batch = Batching { proposals: Vec::new(), bytes: 0, max: self.settings.batch_max };
         let mut guard = self.queues.lock();
@@ -210,169 +194,6 @@ impl Batching {
             self.bytes += bytes;
             self.proposals.push(proposal);
         }
-    }
-}
-
-/// What the batcher needs of the node.
-pub(crate) struct Batcher {
-    pub(crate) proposals: Arc<Proposals>,
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) raft: crate::Raft,
-    pub(crate) metrics: Metrics,
-    /// The leadership to propose under, if there is one.
-    pub(crate) leading: watch::Receiver<Option<CommittedLeader>>,
-}
-
-impl Batcher {
-    /// Cuts and hands over batches until the node stops.
-    pub(crate) async fn run(mut self) {
-        let in_flight = Arc::new(Semaphore::new(self.proposals.settings.in_flight_max));
-        loop {
-            let Ok(place) = in_flight.clone().acquire_owned().await else { return };
-            let Some(batch) = self.next_batch().await else { return };
-            let leader = *self.leading.borrow();
-            match leader {
-                Some(leader) => self.hand_over(leader, batch, place).await,
-                None => {
-                    batch.into_iter().for_each(|proposal| proposal.reply.fail(Failure::NoLeader))
-                }
-            }
-        }
-    }
-
-    /// `None` when the node stops.
-    async fn next_batch(&mut self) -> Option<Vec<Proposal>> {
-        loop {
-            let now = runtime::now();
-            let ready_at = self.proposals.ready_at(now);
-            if ready_at.is_some_and(|at| at <= now) {
-                let batch = self.proposals.cut(now);
-                if !batch.is_empty() {
-                    return Some(batch);
-                }
-                continue;
-            }
-            let ready = async {
-                match ready_at {
-                    Some(at) => runtime::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = self.proposals.arrived.notified() => {}
-                () = ready => {}
-                changed = self.leading.changed() => if changed.is_err() { return None },
-            }
-        }
-    }
-
-    async fn hand_over(
-        &self,
-        leader: CommittedLeader,
-        proposals: Vec<Proposal>,
-        place: tokio::sync::OwnedSemaphorePermit,
-    ) {
-        let seq = self.proposals.seq.fetch_add(1, Ordering::Relaxed);
-        let mut commands = Vec::with_capacity(proposals.len());
-        let mut replies = Vec::with_capacity(proposals.len());
-        let cut = runtime::now();
-        for proposal in proposals {
-            self.metrics.queued.observe((cut - proposal.queued).as_secs_f64());
-            commands.push(proposal.command);
-            replies.push(proposal.reply);
-        }
-        self.metrics.batch_commands.observe(commands.len() as f64);
-        let at_ms = runtime::wall_clock_ms();
-        let batch = Arc::new(Batch { proposer: self.hub.proposer, seq, at_ms, commands });
-        // The anchor of every validity in this batch: read before Raft can have it.
-        self.hub.on_its_way(seq, OnItsWay { handed: runtime::now(), replies });
-        let (responder, applied) = ProgressResponder::<TypeConfig, _>::complete_only();
-        let written = self.raft.write(batch.clone()).with_leader(leader).responder(responder).await;
-        if let Err(fatal) = written {
-            tracing::error!(error = %fatal, "raft has stopped");
-            return give_up(&self.hub, seq, Failure::OutcomeUnknown { request_id: None });
-        }
-        let watch = Watch {
-            hub: self.hub.clone(),
-            raft: self.raft.clone(),
-            metrics: self.metrics.clone(),
-            leader,
-            batch,
-            handed: cut,
-        };
-        runtime::spawn(async move {
-            let result = applied.await.ok();
-            watch.settle(result).await;
-            drop(place);
-        });
-    }
-}
-
-/// Waits for what became of one batch.
-struct Watch {
-    hub: Arc<Hub>,
-    raft: crate::Raft,
-    metrics: Metrics,
-    leader: CommittedLeader,
-    batch: Arc<Batch>,
-    handed: Instant,
-}
-
-type Written = openraft::raft::ClientWriteResult<TypeConfig>;
-
-impl Watch {
-    async fn settle(self, mut result: Option<Written>) {
-        let give_up_at = self.handed + RETRY_FOR;
-        loop {
-            match result {
-                Some(Ok(_)) => {
-                    let took = runtime::now() - self.handed;
-                    self.metrics.committed.observe(took.as_secs_f64());
-                    if took > crate::keeper::SILENT {
-                        self.metrics.outage_seconds.inc_by(took.as_secs_f64());
-                        self.hub.memory().clock.outage(took, runtime::now());
-                    }
-                    return;
-                }
-                // Not a change of leader: the quorum's last word is too old. Offer it again.
-                Some(Err(ClientWriteError::ForwardToLeader(ref forward)))
-                    if forward.reason == ForwardReason::LeaseExpired
-                        && runtime::now() < give_up_at =>
-                {
-                    runtime::sleep(RETRY_AFTER).await;
-                    result = self.offer_again().await;
-                }
-                Some(Err(ClientWriteError::ForwardToLeader(_))) => {
-                    return give_up(&self.hub, self.batch.seq, Failure::NoLeader);
-                }
-                Some(Err(_)) | None => {
-                    return give_up(
-                        &self.hub,
-                        self.batch.seq,
-                        Failure::OutcomeUnknown { request_id: None },
-                    );
-                }
-            }
-        }
-    }
-
-    async fn offer_again(&self) -> Option<Written> {
-        // It was refused before it was appended, so its anchor may move to now.
-        let mut on_its_way = self.hub.take_back(self.batch.seq)?;
-        on_its_way.handed = runtime::now();
-        self.hub.on_its_way(self.batch.seq, on_its_way);
-        let (responder, applied) = ProgressResponder::<TypeConfig, _>::complete_only();
-        let write =
-            self.raft.write(self.batch.clone()).with_leader(self.leader).responder(responder);
-        write.await.ok()?;
-        applied.await.ok()
-    }
-}
-
-fn give_up(hub: &Hub, seq: u64, failure: Failure) {
-    let Some(batch) = hub.take_back(seq) else { return };
-    for reply in batch.replies {
-        reply.fail(failure.clone());
     }
 }
 

@@ -4,15 +4,52 @@ use leasehold_core::Command;
 use std::fmt;
 use std::sync::Arc;
 
-openraft::declare_raft_types!(
+/// The types that openraft is generic over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TypeConfig;
+
+// Written out, because openraft's macro takes no responder of our own.
+impl openraft::RaftTypeConfig for TypeConfig {
+    type D = Arc<Batch>;
+    type R = Reply;
+    type NodeId = u64;
+    type Node = Member;
+    type Term = u64;
     /// Standard Raft: a term has one leader, so a term identifies the leader of a decision.
-    pub(crate) TypeConfig:
-        D = Arc<Batch>,
-        R = Reply,
-        NodeId = u64,
-        Node = Member,
-        LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
-);
+    type LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>;
+    type Vote = openraft::impls::Vote<Self::LeaderId>;
+    type Payload = openraft::EntryPayload<Self::D, u64, Member>;
+    type Entry =
+        openraft::Entry<<Self::LeaderId as openraft::vote::RaftLeaderId>::Committed, Self::Payload>;
+    type Responder<T>
+        = CallBack<T>
+    where
+        T: openraft::OptionalSend + 'static;
+    type Batch<T>
+        = openraft::impls::InlineBatch<T>
+    where
+        T: openraft::OptionalSend + 'static;
+    type AsyncRuntime = openraft::impls::TokioRuntime;
+    type ErrorSource = openraft::impls::BoxedErrorSource;
+}
+
+/// What Raft does with a result: calls back, in place. A channel would cost a task and a wake-up
+/// for each batch.
+pub(crate) struct CallBack<T>(Box<dyn FnOnce(T) + Send>);
+
+impl<T> CallBack<T> {
+    pub(crate) fn new(call: impl FnOnce(T) + Send + 'static) -> Self {
+        Self(Box::new(call))
+    }
+}
+
+impl<T: openraft::OptionalSend + 'static> openraft::raft::responder::Responder<TypeConfig, T>
+    for CallBack<T>
+{
+    fn on_complete(self, result: T) {
+        (self.0)(result);
+    }
+}
 
 pub(crate) type Entry = openraft::alias::EntryOf<TypeConfig>;
 pub(crate) type Payload = openraft::alias::EntryPayloadOf<TypeConfig>;

@@ -47,7 +47,9 @@ impl Cut {
 
     pub(super) fn took(&mut self, queued: &Queued) {
         self.ops += 1;
-        self.oldest.get_or_insert(queued.since);
+        if queued.op.is_urgent() {
+            self.oldest.get_or_insert(queued.since);
+        }
     }
 
     pub(super) fn wrote(&mut self, id: LogId, bytes: usize) {

@@ -25,7 +25,7 @@ pub(super) enum Op {
 
 impl Op {
     /// Whether the writer is woken for it.
-    fn is_urgent(&self) -> bool {
+    pub(super) fn is_urgent(&self) -> bool {
         !matches!(self, Self::Committed(_))
     }
 

@@ -68,6 +68,9 @@ async fn a_committed_id_beyond_the_log_is_not_kept() {
     let mut opened = open_dir(dir.path());
     append(&mut opened.log, entries(1..10)).await.expect("entries are saved");
     opened.log.save_committed(Some(log_id(1, 7))).await.expect("kept in line");
+    opened.close().expect("nothing failed");
+    drop(opened);
+    let mut opened = open_dir(dir.path());
     append(&mut opened.log, entries(10..11)).await.expect("entries are saved");
     // Others have synced it, this node has not. And one that was replaced here.
     opened.log.save_committed(Some(log_id(1, 50))).await.expect("kept in line");

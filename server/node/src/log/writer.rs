@@ -22,6 +22,9 @@ const PURGE_PIECE: usize = 2048;
 type Log<'t> = Table<'t, u64, &'static [u8]>;
 type Meta<'t> = Table<'t, &'static str, &'static [u8]>;
 
+/// Entries after which the newest `committed` is stored again.
+const COMMITTED_EVERY: u64 = 256;
+
 pub(super) struct Writer {
     db: Arc<Database>,
     queue: Arc<Queue>,
@@ -31,6 +34,9 @@ pub(super) struct Writer {
     /// Taken from the queue and not yet written.
     backlog: VecDeque<Queued>,
     scratch: Vec<u8>,
+    /// The index of the `committed` that is stored.
+    committed: u64,
+    closing: bool,
 }
 
 impl Writer {
@@ -41,7 +47,8 @@ impl Writer {
         setup: LogSetup,
         durable: Durable,
     ) -> Self {
-        Self { db, queue, view, setup, durable, backlog: VecDeque::new(), scratch: Vec::new() }
+        let (backlog, scratch) = (VecDeque::new(), Vec::new());
+        Self { db, queue, view, setup, durable, backlog, scratch, committed: 0, closing: false }
     }
 
     pub(super) fn run(mut self) {
@@ -49,7 +56,8 @@ impl Writer {
         loop {
             let busy = self.durable.garbage_below().is_some();
             let woken = self.queue.take(&mut self.backlog, busy);
-            if woken == Woken::Closed && self.backlog.is_empty() {
+            self.closing = woken == Woken::Closed;
+            if self.closing && self.backlog.is_empty() {
                 break;
             }
             if let Err(fault) = self.write() {
@@ -92,7 +100,7 @@ impl Writer {
                 self.take_up(queued.op, cut, &mut log, &mut meta)?;
             }
             self.remove_garbage(&mut log)?;
-            self.put_committed(cut.committed, &mut meta)?;
+            self.put_committed(cut, &mut meta)?;
         }
         let write = started.elapsed();
         txn.commit()?;
@@ -162,9 +170,15 @@ impl Writer {
 
     /// openraft may name an entry that this file does not hold: one that a quorum of others has
     /// synced first. Stored as it is, a crash now would leave a node that cannot start again.
-    fn put_committed(&self, id: Option<LogId>, meta: &mut Meta<'_>) -> Result<(), redb::Error> {
-        if let Some(id) = id.filter(|id| self.durable.holds(*id)) {
+    ///
+    /// It is a hint that spares a restart some replay, and its page is one more of eight that a
+    /// small commit writes: so it goes along only now and then.
+    fn put_committed(&mut self, cut: &Cut, meta: &mut Meta<'_>) -> Result<(), redb::Error> {
+        let alone = cut.written.is_empty() || self.closing;
+        let due = |id: &LogId| alone || id.index >= self.committed + COMMITTED_EVERY;
+        if let Some(id) = cut.committed.filter(due).filter(|id| self.durable.holds(*id)) {
             meta.insert(COMMITTED, codec::encode_log_id(id).as_slice())?;
+            self.committed = id.index;
         }
         Ok(())
     }
