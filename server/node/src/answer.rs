@@ -21,7 +21,7 @@ impl Call {
     /// A call received now, without a deadline.
     #[must_use]
     pub fn now() -> Self {
-        Self { received: Instant::now(), deadline: None }
+        Self { received: crate::runtime::now(), deadline: None }
     }
 }
 

@@ -13,6 +13,8 @@
 //! | `codec` | every stored byte, versioned and pinned |
 //! | `runtime` | the seam to clock, timers, tasks and randomness |
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests drive the real clock"))]
+
 mod acquire;
 pub mod answer;
 mod batch;

@@ -268,7 +268,7 @@ impl Node {
             *ready = Some(runtime::now());
             return true;
         }
-        ready.is_some_and(|last| last.elapsed() < READY_WITHOUT_LEADER)
+        ready.is_some_and(|last| runtime::since(last) < READY_WITHOUT_LEADER)
     }
 
     /// The limits in force.

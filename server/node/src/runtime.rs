@@ -3,6 +3,8 @@
 //! Everything in this crate goes through here, so that a simulation can drive a node: tokio's
 //! paused clock already does, since each instant below is tokio's.
 
+#![allow(clippy::disallowed_methods, reason = "this is the seam")]
+
 use std::future::Future;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +12,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// makes leases longer.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// How long ago that was.
+pub(crate) fn since(then: Instant) -> Duration {
+    now().saturating_duration_since(then)
 }
 
 pub(crate) async fn sleep_until(at: Instant) {
@@ -34,6 +41,11 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
+}
+
+/// What is said of blocking work that ended without a result: it panicked, or the process stops.
+pub(crate) fn lost() -> std::io::Error {
+    std::io::Error::other("the work on the storage was lost")
 }
 
 /// For display and retention by age only: it may step.

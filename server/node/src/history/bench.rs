@@ -1,5 +1,5 @@
-//! What a record costs. Run by hand:
-//! `cargo test --release -p leasehold-node --lib history::bench -- --ignored --nocapture`
+//! What a record costs. A second's worth of records by default; for figures that mean something:
+//! `LEASEHOLD_BENCH_SECONDS=100 cargo test --release -p leasehold-node --lib history::bench -- --nocapture`
 
 use super::{History, HistorySetup, tables};
 use crate::codec::samples;
@@ -11,7 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const RATE: u64 = 20_000;
-const SECONDS: u64 = 100;
+
+fn seconds() -> u64 {
+    let asked = std::env::var("LEASEHOLD_BENCH_SECONDS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(1)
+}
 
 /// Processor time of the writer thread so far.
 fn writer_time() -> Duration {
@@ -47,10 +51,11 @@ fn record(dice: &mut Dice, n: u64, resources: u64, clients: u64) -> Arc<GrantRec
     Arc::new(GrantRecord { grant: Arc::new(plain), ..sample })
 }
 
-/// Pushes for `SECONDS` seconds' worth of records, a second's worth at once, as fast as the writer
+/// Pushes some seconds' worth of records, a second's worth at once, as fast as the writer
 /// takes them; 40 pushes a second like a busy state machine.
 #[expect(clippy::print_stdout, reason = "a measurement is there to be read")]
 fn run(label: &str, resources: u64, clients: u64, keep: u64) {
+    let seconds = seconds();
     let dir = tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or("/tmp".into()));
     let dir = dir.expect("a temporary directory");
     let path = dir.path().join("history.redb");
@@ -69,7 +74,7 @@ fn run(label: &str, resources: u64, clients: u64, keep: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let (mut dice, mut push_time) = (Dice::new(7), Duration::ZERO);
     let (mut before, mut half) = (Duration::ZERO, 0);
-    for n in 0..SECONDS * 40 {
+    for n in 0..seconds * 40 {
         let count = RATE / 40;
         let first = n * count + 1;
         let records: Vec<_> =
@@ -78,13 +83,15 @@ fn run(label: &str, resources: u64, clients: u64, keep: u64) {
         let started = Instant::now();
         history.push(&records, n + 1);
         push_time += started.elapsed();
-        if n == SECONDS * 20 {
+        if n == seconds * 20 {
             history.flush(n + 1).expect("nothing failed");
             (before, half) = (writer_time(), (n + 1) * count);
         }
     }
-    history.flush(SECONDS * 40).expect("nothing failed");
-    let total = SECONDS * RATE;
+    history.flush(seconds * 40).expect("nothing failed");
+    let total = seconds * RATE;
+    let kept = history.len().expect("readable");
+    assert!(kept == total || kept >= keep, "{kept} of {total} records are there");
     let late = (writer_time() - before).as_secs_f64() * 1e6 / (total - half) as f64;
     let size = std::fs::metadata(&path).expect("there").len() >> 20;
     println!(
@@ -95,7 +102,6 @@ fn run(label: &str, resources: u64, clients: u64, keep: u64) {
 }
 
 #[test]
-#[ignore = "a measurement"]
 fn a_record_costs() {
     run("50 hot resources, 64 clients, 1 M kept  ", 50, 64, 1_000_000);
     run("100 k resources, 1 k clients, 1 M kept  ", 100_000, 1_000, 1_000_000);

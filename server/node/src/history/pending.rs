@@ -106,7 +106,7 @@ impl Pending {
             return;
         }
         records.iter().for_each(|record| state.current.push(record));
-        state.since.get_or_insert_with(Instant::now);
+        state.since.get_or_insert_with(crate::runtime::now);
         let full = state.current.records().len() >= self.batch;
         drop(state);
         self.len.fetch_add(records.len(), Ordering::AcqRel);
@@ -122,7 +122,7 @@ impl Pending {
         self.before_ms.store(state.retention.before_ms, Ordering::Release);
         if state.retention != before {
             // With the next batch, or like a record.
-            state.since.get_or_insert_with(Instant::now);
+            state.since.get_or_insert_with(crate::runtime::now);
         }
     }
 
@@ -208,6 +208,6 @@ impl State {
         self.closed
             || self.flush
             || self.current.records().len() >= batch
-            || self.since.is_some_and(|since| since.elapsed() >= settle)
+            || self.since.is_some_and(|since| crate::runtime::since(since) >= settle)
     }
 }

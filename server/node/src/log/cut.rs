@@ -68,7 +68,7 @@ impl Cut {
             bytes: self.bytes,
             queued: self.oldest.map_or(Duration::ZERO, |since| started.duration_since(since)),
             write,
-            sync: started.elapsed().saturating_sub(write),
+            sync: crate::runtime::since(started).saturating_sub(write),
         }
     }
 

@@ -76,7 +76,7 @@ impl Queue {
             return Err(StorageFault::new(super::FILE, "write", "the log is closed"));
         }
         let urgent = op.is_urgent();
-        let since = Instant::now();
+        let since = crate::runtime::now();
         match (&op, state.ops.back_mut()) {
             (Op::Committed(_), Some(last)) if !last.op.is_urgent() => last.op = op,
             _ => state.ops.push_back(Queued { op, since }),

@@ -102,8 +102,8 @@ impl LogReader {
 
     async fn read_file(&self, from: u64, to: u64, count_max: usize) -> io::Result<Vec<Entry>> {
         let db = Arc::clone(&self.db);
-        let reading = tokio::task::spawn_blocking(move || read_range(&db, from, to, count_max));
-        let read = reading.await.map_err(io::Error::other)?;
+        let reading = crate::runtime::blocking(move || read_range(&db, from, to, count_max));
+        let read = reading.await.ok_or_else(crate::runtime::lost)?;
         read.map_err(|fault| self.broken(fault))
     }
 

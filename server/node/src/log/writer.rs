@@ -70,7 +70,7 @@ impl Writer {
 
     /// One transaction, from the first thing in line to the acknowledgements.
     fn write(&mut self) -> Result<(), StorageFault> {
-        let started = Instant::now();
+        let started = crate::runtime::now();
         let mut cut = Cut::default();
         let result = self.commit(&mut cut, started);
         match result {
@@ -102,7 +102,7 @@ impl Writer {
             self.remove_garbage(&mut log)?;
             self.put_committed(cut, &mut meta)?;
         }
-        let write = started.elapsed();
+        let write = crate::runtime::since(started);
         txn.commit()?;
         self.publish(cut, started, write);
         Ok(())

@@ -42,11 +42,12 @@ impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
             last_log_id: self.position.last,
             last_membership: self.position.membership.clone(),
         };
-        let building = tokio::task::spawn_blocking(move || {
+        let building = crate::runtime::blocking(move || {
             write(&frozen, meta, &slots, &history)?;
             slots.current()
         });
-        let current = building.await.map_err(io::Error::other)?.map_err(|fault| fault.to_io())?;
+        let current =
+            building.await.ok_or_else(crate::runtime::lost)?.map_err(|fault| fault.to_io())?;
         let (meta, snapshot) =
             current.ok_or_else(|| io::Error::other("a snapshot was written and is not there"))?;
         Ok(Snapshot { meta, snapshot })

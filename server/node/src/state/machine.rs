@@ -137,8 +137,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let (slots, history, to_keep) =
             (Arc::clone(&self.slots), self.history.clone(), meta.clone());
         let installing =
-            tokio::task::spawn_blocking(move || install(to_keep, &snapshot, &slots, &history));
-        let table = installing.await.map_err(io::Error::other)?.map_err(|fault| fault.to_io())?;
+            crate::runtime::blocking(move || install(to_keep, &snapshot, &slots, &history));
+        let table =
+            installing.await.ok_or_else(crate::runtime::lost)?.map_err(|fault| fault.to_io())?;
         let mut current = self.shared.table.write();
         *current = table;
         *self.shared.position.lock() =

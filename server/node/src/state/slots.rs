@@ -11,7 +11,7 @@ use redb::{
     Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition, WriteTransaction,
 };
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Chunks by number, for each of the slots.
 const SLOTS: [TableDefinition<'_, u32, &[u8]>; 2] =
@@ -159,7 +159,7 @@ impl SlotStore {
         self.transact(|txn| txn.delete_table(definition).map(|_| ()).map_err(Into::into))?;
         let mut number = 0;
         loop {
-            let started = Instant::now();
+            let started = crate::runtime::now();
             let piece = take_piece(chunks)
                 .map_err(|cause| StorageFault::new(FILE, "take over a snapshot", cause))?;
             if piece.is_empty() && number > 0 {
@@ -170,7 +170,7 @@ impl SlotStore {
             if !full {
                 return Ok(number);
             }
-            std::thread::sleep(started.elapsed().min(PAUSE_MAX));
+            std::thread::sleep(crate::runtime::since(started).min(PAUSE_MAX));
         }
     }
 
