@@ -48,6 +48,9 @@ impl Node {
             Some(told) => {
                 told.unwrap_or(Answer::Failed(Failure::OutcomeUnknown { request_id: None }))
             }
+            // The client wants an answer now, and the log has none. If it grants after all, the
+            // grant finds nobody and passes on.
+            None if wait_ms == 0 => return Err(Failure::OutcomeUnknown { request_id }),
             None => {
                 self.stop_waiting(call, &mut waiting, &mut answer, keep_place, give_up_at).await?
             }

@@ -5,7 +5,7 @@
 //! | [`acquire`], [`renew`], [`release`], [`cancel_wait`], [`batch`], [`lease`], [`fence`] | one verb, its request and its answer |
 //! | [`lock`], [`page`], [`health`] | what readers get |
 //! | [`code`], [`problem`] | the one error shape |
-//! | [`parse`], `diagnose` | strict reading: first fast, then, only after a failure, precise |
+//! | [`parse()`], `diagnose` | strict reading: first fast, then, only after a failure, precise |
 //! | [`mode`], [`metadata`], [`id`], [`time`] | the pieces that several shapes share |
 //!
 //! What must stay true:

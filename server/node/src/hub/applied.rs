@@ -17,7 +17,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Sink for Hub {
-    fn applied(&self, _index: u64, term: u64, batch: &Batch, applied: Applied, table: &LockTable) {
+    fn applied(&self, index: u64, term: u64, batch: &Batch, applied: Applied, table: &LockTable) {
+        if cfg!(debug_assertions) {
+            check_now_and_then(index, table);
+        }
         let mut memory = self.memory();
         let own =
             if batch.proposer == self.proposer { memory.batches.remove(&batch.seq) } else { None };
@@ -269,6 +272,15 @@ impl Step<'_> {
                 self.memory.due.add(runtime::now(), Due::Continue(*lease));
             }
         }
+    }
+}
+
+/// Debug builds check every invariant while the state is small enough for that.
+fn check_now_and_then(index: u64, table: &LockTable) {
+    let counts = table.counts();
+    if index.is_multiple_of(16) && counts.grants + counts.tickets + counts.ended < 2_000 {
+        let breaches = table.sound();
+        assert!(breaches.is_empty(), "after entry {index}: {breaches:?}");
     }
 }
 
