@@ -62,6 +62,7 @@ pub const KEYS: &[Key] = &[
     key("connections_max", "N", "15000", "Open connections"),
     key("body_max_bytes", "BYTES", "32768", "Largest body of a single operation"),
     key("bulk_body_max_bytes", "BYTES", "262144", "Largest body of a batch"),
+    key("head_max_bytes", "BYTES", "32768", "Largest head of a request"),
     key("body_timeout_ms", "MS", "5000", "How long a body may take to arrive"),
     key("idle_timeout_ms", "MS", "75000", "How long a connection may be idle"),
     key("drain_ms", "MS", "10000", "How long a stop waits for answers"),
@@ -102,6 +103,19 @@ pub const KEYS: &[Key] = &[
         "MS",
         "2000",
         "How long a lost connection keeps its place in line (new cluster)",
+    ),
+    key("end_piece_max", "N", "256", "Grants that one step of ending a lease ends (new cluster)"),
+    key(
+        "deadlock_walk_max",
+        "N",
+        "10000",
+        "Edges that one search for a deadlock looks at (new cluster)",
+    ),
+    key(
+        "overtaken_max",
+        "N",
+        "64",
+        "How often a waiter is overtaken before it rises a step (new cluster)",
     ),
     key("history_max", "N", "1000000", "Ended grants on record (new cluster)"),
     key("history_ms", "MS", "7776000000", "How long ended grants stay on record (new cluster)"),
@@ -306,6 +320,7 @@ impl Reader<'_> {
             connections_max: self.at_least(1, "connections_max"),
             body_max: self.at_least(1_024, "body_max_bytes"),
             bulk_body_max: self.at_least(1_024, "bulk_body_max_bytes"),
+            head_max: self.at_least(1_024, "head_max_bytes"),
             body_timeout: Duration::from_millis(self.at_least(1, "body_timeout_ms")),
             idle_timeout: Duration::from_millis(self.at_least(1, "idle_timeout_ms")),
             ..default
@@ -327,9 +342,11 @@ impl Reader<'_> {
             ended_max: self.at_least(1, "remembered_max"),
             remember_ms: self.at_least(1_000, "remember_ms"),
             claim_window_ms: self.at_least(0, "claim_window_ms"),
+            piece_max: self.at_least(1, "end_piece_max"),
+            walk_max: self.at_least(0, "deadlock_walk_max"),
+            overtaken_max: self.at_least(1, "overtaken_max"),
             history_max: self.at_least(1, "history_max"),
             history_ms: self.at_least(1_000, "history_ms"),
-            ..Limits::default()
         };
         if limits.ttl_min_ms > limits.ttl_max_ms {
             self.wrong("ttl_min_ms", "it is above ttl_max_ms");

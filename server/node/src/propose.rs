@@ -244,3 +244,7 @@ fn command_bytes(command: &Command) -> usize {
 fn owner_bytes(owner: &leasehold_core::Owner) -> usize {
     owner.principal.as_str().len() + owner.client.as_str().len()
 }
+
+#[cfg(test)]
+#[path = "propose_tests.rs"]
+mod tests;

@@ -79,3 +79,46 @@ impl DueList {
         Some(due)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: Token = Token(33);
+    const LEASE: LeaseId = LeaseId(7);
+
+    fn pass_on(attachment: u32) -> Due {
+        Due::PassOn { token: TOKEN, attachment, lease: LEASE, single: true }
+    }
+
+    #[test]
+    fn things_come_up_in_order_and_not_before_their_time() {
+        let (mut list, now) = (DueList::default(), Instant::now());
+        list.add(now + Duration::from_secs(2), Due::Continue(LeaseId(2)));
+        list.add(now + Duration::from_secs(1), Due::Continue(LeaseId(1)));
+        assert_eq!(list.pop(now), None);
+        let later = now + Duration::from_secs(3);
+        assert_eq!(list.pop(later), Some(Due::Continue(LeaseId(1))));
+        assert_eq!(list.pop(later), Some(Due::Continue(LeaseId(2))));
+        assert_eq!(list.pop(later), None);
+    }
+
+    #[test]
+    fn a_grant_that_is_kept_does_not_pass_on() {
+        let (mut list, now) = (DueList::default(), Instant::now());
+        list.add(now, pass_on(1));
+        assert_eq!(list.kept(TOKEN), Some(now));
+        assert_eq!(list.pop(now), None);
+        assert_eq!(list.kept(TOKEN), None);
+    }
+
+    #[test]
+    fn a_grant_passes_on_once_however_often_that_was_decided() {
+        let (mut list, now) = (DueList::default(), Instant::now());
+        list.add(now, pass_on(1));
+        list.add(now, pass_on(2));
+        assert_eq!(list.pop(now), Some(pass_on(2)));
+        assert_eq!(list.pop(now), None);
+        assert!(list.passing_on.is_empty(), "nothing is left behind");
+    }
+}
