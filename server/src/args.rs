@@ -17,7 +17,10 @@ pub mod exit {
 const AFTER_SERVE: &str = "\
 Settings are taken from defaults, then --config FILE (TOML, one `key = value` a line), then the
 environment (LEASEHOLD_ and the key in upper case), then flags. --print-config shows each value
-and where it came from.
+and where it came from. Settings marked (new cluster) are replicated: they count when a cluster is
+founded and change nothing later.
+
+LEASEHOLD_LOG chooses what is logged to standard error, e.g. `debug` or `warn,leasehold_node=info`.
 
 Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed.";
 
@@ -27,6 +30,7 @@ pub fn command() -> Command {
     Command::new("leasehold")
         .about("A distributed lock service with fencing tokens")
         .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve())

@@ -7,10 +7,18 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let matches = args::command().get_matches();
+    let matches = match args::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => {
+            // Help and version come this way too, and are no mistakes.
+            let code = if error.use_stderr() { args::exit::USAGE } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
     match matches.subcommand() {
         Some(("serve", given)) => serve::main(given),
         // Without a subcommand the help is printed by the parser itself.
-        _ => ExitCode::from(64),
+        _ => ExitCode::from(args::exit::USAGE),
     }
 }

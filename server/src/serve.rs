@@ -14,10 +14,11 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Runs a node until a signal or a fault ends it.
 #[must_use]
 pub fn main(given: &ArgMatches) -> ExitCode {
-    let raw = match Raw::gather(given, std::env::vars()) {
-        Ok(raw) => raw,
-        Err(mistakes) => return wrong_settings(&mistakes),
-    };
+    // Variables of others may hold anything; ours are text.
+    let environment = std::env::vars_os().filter_map(|(key, value)| {
+        Some((key.into_string().ok()?, value.to_string_lossy().into_owned()))
+    });
+    let raw = Raw::gather(given, environment);
     if given.get_flag("print-config") {
         say(raw.print().trim_end());
     }
@@ -33,6 +34,7 @@ pub fn main(given: &ArgMatches) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     telemetry::start(settings.json_log);
+    raise_descriptor_limit(settings.http.connections_max);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("node")
@@ -76,15 +78,46 @@ async fn serve(settings: Settings) -> ExitCode {
     if let Some(fault) = fault {
         // No drain: nothing in memory may be acknowledged any more, and the next start finds
         // what is durable.
-        complain(&format!("stopping at once: {}", chain(&fault)));
+        tracing::error!(error = %chain(&fault), "stopping at once");
         return ExitCode::from(exit::DISK);
     }
     tracing::info!("stopping");
     server.drain();
     node.refuse();
-    server.stop(settings.drain).await;
-    node.shutdown().await;
-    ExitCode::SUCCESS
+    let stopped = async {
+        server.stop(settings.drain).await;
+        node.shutdown().await;
+    };
+    // The disk may fail on the way out as well, and then not everything answered is known.
+    tokio::select! {
+        () = stopped => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        fault = node.storage_failed() => {
+            tracing::error!(error = %chain(&fault), "stopping at once");
+            ExitCode::from(exit::DISK)
+        }
+    }
+}
+
+/// Every connection takes a descriptor, and systems start processes with few of them.
+fn raise_descriptor_limit(connections_max: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    /// Files, listeners and what the runtime itself needs.
+    const OWN: u64 = 128;
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let now =
+        if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    let needed = connections_max as u64 + OWN;
+    if now.is_some_and(|now| now < needed) {
+        tracing::warn!(
+            limit = now,
+            needed,
+            "there are fewer file descriptors than connections_max needs: connections beyond them wait"
+        );
+    }
 }
 
 /// Returns at SIGTERM or SIGINT.

@@ -149,10 +149,11 @@ impl fmt::Display for Origin {
 #[derive(Debug)]
 pub struct Raw {
     values: BTreeMap<&'static str, (String, Origin)>,
+    mistakes: Vec<Mistake>,
 }
 
 /// A setting that cannot be used.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake(pub String);
 
 impl fmt::Display for Mistake {
@@ -162,16 +163,12 @@ impl fmt::Display for Mistake {
 }
 
 impl Raw {
-    /// Gathers defaults, file, environment and flags, in this order.
-    ///
-    /// # Errors
-    /// Every mistake in the file, and unknown `LEASEHOLD_` variables.
-    pub fn gather(
-        flags: &ArgMatches,
-        environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<Self, Vec<Mistake>> {
+    /// Gathers defaults, file, environment and flags, in this order. What cannot be read is a
+    /// mistake that [`Raw::resolve`] reports with the others.
+    #[must_use]
+    pub fn gather(flags: &ArgMatches, environment: impl Iterator<Item = (String, String)>) -> Self {
         let defaults = KEYS.iter().map(|key| (key.name, (key.default.to_owned(), Origin::Default)));
-        let mut raw = Self { values: defaults.collect() };
+        let mut raw = Self { values: defaults.collect(), mistakes: Vec::new() };
         let mut mistakes = Vec::new();
         if let Some(path) = flags.get_one::<PathBuf>("config") {
             raw.take_file(path, &mut mistakes);
@@ -182,7 +179,8 @@ impl Raw {
                 raw.values.insert(key.name, (value.clone(), Origin::Flag));
             }
         }
-        if mistakes.is_empty() { Ok(raw) } else { Err(mistakes) }
+        raw.mistakes = mistakes;
+        raw
     }
 
     fn take_file(&mut self, path: &Path, mistakes: &mut Vec<Mistake>) {
@@ -246,7 +244,7 @@ impl Raw {
     /// # Errors
     /// All mistakes, each with the setting's origin.
     pub fn resolve(&self) -> Result<Settings, Vec<Mistake>> {
-        let mut read = Reader { raw: self, mistakes: Vec::new() };
+        let mut read = Reader { raw: self, mistakes: self.mistakes.clone() };
         let settings = read.settings();
         if read.mistakes.is_empty() { Ok(settings) } else { Err(read.mistakes) }
     }
@@ -285,6 +283,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn settings(&mut self) -> Settings {
+        if self.text("data_dir").is_empty() {
+            self.wrong("data_dir", "it is empty");
+        }
         let mut node =
             NodeConfig::new(self.at_least(1, "node_id"), PathBuf::from(self.text("data_dir")));
         node.limits = self.limits();
@@ -371,7 +372,7 @@ impl Reader<'_> {
                 T::default()
             }
             Err(_) => {
-                self.wrong(name, &format!("{text:?} is not a whole number in range"));
+                self.wrong(name, &format!("{text:?} is not a whole number from {min} on"));
                 T::default()
             }
         }
@@ -407,7 +408,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn raw(args: &[&str], environment: &[(&str, &str)]) -> Result<Raw, Vec<Mistake>> {
+    fn raw(args: &[&str], environment: &[(&str, &str)]) -> Raw {
         let args = ["leasehold", "serve"].iter().chain(args);
         let matches = crate::args::command().try_get_matches_from(args).expect("flags that exist");
         let given = matches.subcommand_matches("serve").expect("the serve command").clone();
@@ -417,7 +418,7 @@ mod tests {
 
     #[test]
     fn defaults_are_complete_and_equal_to_those_of_the_parts() {
-        let settings = raw(&[], &[]).expect("defaults").resolve().expect("defaults are right");
+        let settings = raw(&[], &[]).resolve().expect("defaults are right");
         assert_eq!(settings.node.limits, Limits::default());
         let (queue, expected) = (settings.node.queue, QueueSettings::default());
         assert_eq!(
@@ -445,7 +446,7 @@ mod tests {
                 ("LEASEHOLD_SERVER", "x"),
             ],
         );
-        let limits = raw.expect("no mistakes").resolve().expect("no mistakes").node.limits;
+        let limits = raw.resolve().expect("no mistakes").node.limits;
         assert_eq!((limits.queue_max, limits.tickets_max, limits.grants_max), (10, 21, 3));
         std::fs::remove_dir_all(&dir).expect("the directory is ours");
     }
@@ -454,7 +455,6 @@ mod tests {
     fn all_mistakes_are_told_at_once_and_with_their_origin() {
         let mistakes =
             raw(&["--queue-max", "many", "--listen", "here"], &[("LEASEHOLD_TTL_MIN_MS", "5")])
-                .expect("known keys")
                 .resolve()
                 .expect_err("three mistakes");
         let told: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
@@ -467,6 +467,6 @@ mod tests {
 
     #[test]
     fn unknown_keys_are_mistakes() {
-        assert!(raw(&[], &[("LEASEHOLD_QUEUE_MAXX", "1")]).is_err());
+        assert!(raw(&[], &[("LEASEHOLD_QUEUE_MAXX", "1")]).resolve().is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! Log lines on standard error.
 
+use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging. `LEASEHOLD_LOG` chooses what is logged, in the directives of
@@ -8,7 +9,11 @@ pub fn start(json: bool) {
     let filter = EnvFilter::try_from_env("LEASEHOLD_LOG").unwrap_or_else(|_| {
         EnvFilter::new("warn,leasehold=info,leasehold_node=info,leasehold_http=info,openraft=error")
     });
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colours = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt()
+        .with_ansi(colours)
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // An error means that a test has set a subscriber before.
     let _ = if json { lines.json().try_init() } else { lines.with_target(false).try_init() };
 }

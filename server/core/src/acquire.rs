@@ -216,6 +216,7 @@ impl Step<'_> {
                 let new = Lease {
                     owner: owner.clone(),
                     ttl_ms,
+                    longest_ttl_ms: ttl_ms,
                     opened_at_ms,
                     content: Content::Single(item),
                     extra: None,

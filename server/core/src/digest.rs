@@ -134,6 +134,7 @@ impl Digest {
 
     fn lease(&mut self, lease: &LeaseRow) {
         self.word(4).lease_id(lease.id).owner(&lease.owner).word(lease.ttl_ms);
+        self.word(lease.longest_ttl_ms);
         self.word(u64::from(lease.single))
             .word(lease.opened_at_ms)
             .metadata(lease.metadata.as_ref());

@@ -146,6 +146,7 @@ impl Import {
         let lease = Lease {
             owner,
             ttl_ms: row.ttl_ms,
+            longest_ttl_ms: row.longest_ttl_ms,
             opened_at_ms: row.opened_at_ms,
             content,
             extra: (!plain).then(|| Arc::new(extra)),

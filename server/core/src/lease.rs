@@ -18,6 +18,7 @@ impl Step<'_> {
         let mut lease = Lease {
             owner: owner.clone(),
             ttl_ms: asked.ttl_ms,
+            longest_ttl_ms: asked.ttl_ms,
             opened_at_ms: self.now_ms(),
             content: Content::Many { grants: 0, tickets: 0 },
             extra: None,

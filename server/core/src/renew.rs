@@ -13,6 +13,7 @@ impl Step<'_> {
             Ok(lease) => {
                 if let Some(living) = self.state.leases.get_mut(&lease) {
                     living.ttl_ms = ttl_ms;
+                    living.longest_ttl_ms = living.longest_ttl_ms.max(ttl_ms);
                 }
                 self.emit(EventKind::LeaseChanged { lease, ttl_ms });
                 Outcome::Renewed { lease, ttl_ms }

@@ -61,6 +61,8 @@ pub struct LeaseRow {
     pub owner: Arc<Owner>,
     /// Its TTL, in milliseconds.
     pub ttl_ms: u64,
+    /// The longest TTL that it ever had: what a new leader grants it from its takeover on.
+    pub longest_ttl_ms: u64,
     /// Opened for one grant, and ends with it.
     pub single: bool,
     /// When it was opened, by the proposer's wall clock.

@@ -74,6 +74,7 @@ impl Lease {
             id,
             owner: self.owner.clone(),
             ttl_ms: self.ttl_ms,
+            longest_ttl_ms: self.longest_ttl_ms,
             single: self.single(),
             opened_at_ms: self.opened_at_ms,
             metadata: extra.and_then(|extra| extra.metadata.clone()),

@@ -75,6 +75,8 @@ pub(crate) struct Line {
 pub(crate) struct Lease {
     pub(crate) owner: Arc<Owner>,
     pub(crate) ttl_ms: u64,
+    /// The longest that it ever was: a promise given under it may still stand.
+    pub(crate) longest_ttl_ms: u64,
     pub(crate) opened_at_ms: u64,
     pub(crate) content: Content,
     pub(crate) extra: Option<Arc<LeaseExtra>>,

@@ -1,11 +1,11 @@
 //! What readers see: copies of small parts, never more than was asked for.
 
-use crate::command::Mode;
+use crate::command::{Acquire, Mode};
 use crate::ids::{LeaseId, TicketId, Token};
 use crate::limits::Limits;
 use crate::machine::LockTable;
 use crate::name::{ClientId, Owner, RequestId, ResourceName};
-use crate::outcome::{Grant, Refusal};
+use crate::outcome::{Blockers, Bound as BoundOf, Grant, Refusal};
 use crate::row::{Got, LostGrant, Ticket};
 use crate::state::{Content, Item, Lease, Lock, Request, RequestKey};
 use std::ops::Bound;
@@ -151,6 +151,40 @@ impl LockTable {
             self.state.domains.get(resource.domain()).and_then(|limits| limits.queue_max);
         let max = of_domain.unwrap_or(self.state.limits.queue_max);
         (self.state.locks.get(resource).map_or(0, Lock::line_len), max)
+    }
+
+    /// A refusal that applying this now would surely give, found from counters and the present
+    /// holders. For requests that are no repeats; `None` says nothing.
+    #[must_use]
+    pub fn sure_refusal(&self, asked: &Acquire) -> Option<Refusal> {
+        let (state, limits) = (&self.state, &self.state.limits);
+        let lock = state.locks.get(&asked.resource);
+        let queue_length = lock.map_or(0, Lock::line_len);
+        let full = |bound, used: usize, max: u64| {
+            (used as u64 >= max).then_some(Refusal::Full { bound, max, queue_length })
+        };
+        if let Some(refusal) =
+            full(BoundOf::Grants, state.grants.len() + state.tickets.len(), limits.grants_max)
+        {
+            return Some(refusal);
+        }
+        let lock = lock.filter(|lock| !lock.admits(asked.mode))?;
+        if !asked.wait {
+            return Some(Refusal::Held(self.blockers(lock)));
+        }
+        let tickets = state.clients.get(&asked.owner).map_or(0, |client| client.tickets as usize);
+        full(BoundOf::Queue, queue_length, u64::from(self.line_of(&asked.resource).1))
+            .or_else(|| full(BoundOf::ClientTickets, tickets, u64::from(limits.client_tickets_max)))
+            .or_else(|| full(BoundOf::Tickets, state.tickets.len(), limits.tickets_max))
+    }
+
+    fn blockers(&self, lock: &Lock) -> Blockers {
+        let grants = lock.holders.iter().filter_map(|token| self.state.grants.get(&token).cloned());
+        Blockers {
+            holders: grants.take(Blockers::SHOWN).collect(),
+            holders_total: lock.holders.len(),
+            queue_length: lock.line_len(),
+        }
     }
 
     /// Whether anybody holds a resource.
@@ -313,13 +347,14 @@ impl LockTable {
         Slice { items, next: None }
     }
 
-    /// Every living lease that the leader's clock must watch: with its TTL, and not only a
+    /// Every living lease that a new leader's clock must watch: with the longest TTL that it ever
+    /// had, since an older leader may have promised it, and not only a
     /// ticket's own.
     pub fn watched_leases(&self) -> impl Iterator<Item = (LeaseId, u64)> {
         let watched = self.state.leases.iter().filter(|(_, lease)| {
             !matches!(lease.content, Content::Single(Item::Ticket(_))) && lease.ending().is_none()
         });
-        watched.map(|(id, lease)| (*id, lease.ttl_ms))
+        watched.map(|(id, lease)| (*id, lease.longest_ttl_ms))
     }
 
     /// Leases that are being ended in pieces.

@@ -43,7 +43,7 @@ impl Default for Settings {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 7070))],
             ops_listen: None,
             workers: std::thread::available_parallelism().map_or(2, NonZeroUsize::get),
-            connections_max: 25_000,
+            connections_max: 15_000,
             hosts: Vec::new(),
             head_max: 32 << 10,
             body_max: 32 << 10,

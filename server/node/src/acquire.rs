@@ -52,7 +52,10 @@ impl Node {
             // grant finds nobody and passes on.
             None if wait_ms == 0 => return Err(Failure::OutcomeUnknown { request_id }),
             None => {
-                self.stop_waiting(call, &mut waiting, &mut answer, keep_place, give_up_at).await?
+                let stopped =
+                    self.stop_waiting(call, &mut waiting, &mut answer, keep_place, give_up_at);
+                // Given up without an answer, the request counts as abandoned, not as told.
+                stopped.await.map_err(|failure| failure.of_request(request_id.as_ref()))?
             }
         };
         waiting.over();
@@ -64,10 +67,7 @@ impl Node {
             Answer::Outcome { outcome, .. } => {
                 Err(Failure::Internal(format!("no answer to an acquire: {outcome:?}")))
             }
-            Answer::Failed(Failure::OutcomeUnknown { .. }) => {
-                Err(Failure::OutcomeUnknown { request_id })
-            }
-            Answer::Failed(failure) => Err(failure),
+            Answer::Failed(failure) => Err(failure.of_request(request_id.as_ref())),
         }
     }
 
@@ -114,14 +114,13 @@ impl Node {
                 (_, Phase::Queued { .. }) => {
                     Box::pin(self.stop_waiting(call, waiting, answer, keep_place, give_up_at)).await
                 }
-                _ => Ok(Answer::Failed(Failure::OutcomeUnknown { request_id: None })),
+                _ => Err(Failure::OutcomeUnknown { request_id: None }),
             };
         };
         let timeout = self.wait_timeout(call, ticket);
         match self.leave(ticket, attachment, keep_place).await? {
             Outcome::Refused(Refusal::NotWaiting) => {
-                let told = answer.await;
-                Ok(told.unwrap_or(Answer::Failed(Failure::OutcomeUnknown { request_id: None })))
+                answer.await.map_err(|_| Failure::OutcomeUnknown { request_id: None })
             }
             _ => {
                 waiting.over();
@@ -142,7 +141,8 @@ impl Node {
             let outcome = self.ask(Class::End, command, None).await?.outcome;
             if matches!(outcome, Outcome::Done { .. }) {
                 let window = Duration::from_millis(self.limits().claim_window_ms);
-                self.inner.hub.add_due(runtime::now() + window, Due::Leave { ticket, attachment });
+                let at = runtime::now() + window;
+                self.inner.hub.add_due(term, at, Due::Leave { ticket, attachment });
             }
             return Ok(outcome);
         }
@@ -214,26 +214,17 @@ fn refused_from_memory(table: &LockTable, asked: &Acquire) -> Option<Refusal> {
     if asked.request_id.as_ref().is_some_and(|id| table.request(&asked.owner, id).is_some()) {
         return None;
     }
-    if asked.wait {
-        let (in_line, max) = table.line_of(&asked.resource);
-        let full = in_line as u64 >= u64::from(max);
-        return full.then_some(Refusal::Full {
-            bound: Bound::Queue,
-            max: u64::from(max),
-            queue_length: in_line,
-        });
-    }
-    None
+    table.sure_refusal(asked)
 }
 
 fn bound_name(bound: Bound) -> &'static str {
     match bound {
         Bound::Queue => "queue",
-        Bound::ClientTickets => "client_tickets",
-        Bound::Tickets => "tickets",
+        Bound::ClientTickets => "client_waiters",
+        Bound::Tickets => "waiters",
         Bound::Grants => "grants",
         Bound::Leases => "leases",
-        Bound::LeaseItems => "lease_items",
+        Bound::LeaseItems => "lease_grants",
         Bound::Metadata => "metadata",
         Bound::Tokens => "tokens",
     }
@@ -269,12 +260,12 @@ impl Drop for Waiting<'_> {
             Phase::Queued { ticket, attachment } => {
                 memory.connection_lost(ticket, attachment, self.has_request_id, now, window_ms);
             }
-            Phase::Granted { token, attachment, lease, single } => {
+            Phase::Granted(pass_on) => {
                 let window = if self.has_request_id { window_ms } else { 0 };
                 let at = now + Duration::from_millis(window);
                 // Never earlier than what an earlier answer let its client believe.
-                let at = memory.due.kept(token).map_or(at, |before| before.max(at));
-                memory.due.add(at, Due::PassOn { token, attachment, lease, single });
+                let at = memory.due.kept(pass_on.token).map_or(at, |before| before.max(at));
+                memory.due.add(at, Due::PassOn(pass_on));
             }
             Phase::Over | Phase::Proposed | Phase::Abandoned { .. } => {}
         }

@@ -247,3 +247,15 @@ pub struct FenceStatus {
     /// The highest exclusive token of the resource that is still known.
     pub highest_token: Option<Token>,
 }
+
+impl Failure {
+    /// Names the request whose repetition settles an unknown outcome.
+    pub(crate) fn of_request(self, id: Option<&RequestId>) -> Self {
+        match self {
+            Self::OutcomeUnknown { request_id: None } => {
+                Self::OutcomeUnknown { request_id: id.cloned() }
+            }
+            other => other,
+        }
+    }
+}

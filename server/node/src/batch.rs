@@ -3,8 +3,9 @@
 use crate::acquire::Waiting;
 use crate::answer::{Call, Failure, Granted, Released, Renewed};
 use crate::hub::cell::{Answer, ReplyTo};
-use crate::node::Node;
+use crate::node::{ANSWER_WITHIN, Node};
 use crate::propose::{Class, Proposal};
+use crate::runtime;
 use leasehold_core::Command;
 use leasehold_core::command::{Acquire, GrantRef};
 use leasehold_core::outcome::{Outcome, Refusal};
@@ -54,17 +55,20 @@ impl Node {
         self.check_open()?;
         let mut results = Vec::with_capacity(operations.len());
         let mut pending = Vec::new();
+        // Nothing is told before all of it is: a client that goes away meanwhile heard of no grant.
+        let mut untold = Vec::new();
         for operation in operations {
             // A renewal takes no entry: what came before it in the batch is settled first.
             if matches!(operation, Operation::Renew(..)) {
-                self.settle_all(call, &mut pending, &mut results).await;
+                self.settle_all(call, &mut pending, &mut results, &mut untold).await;
             }
             pending.push(self.begin(call, operation));
             if matches!(pending.last(), Some(Pending::Renew(..))) {
-                self.settle_all(call, &mut pending, &mut results).await;
+                self.settle_all(call, &mut pending, &mut results, &mut untold).await;
             }
         }
-        self.settle_all(call, &mut pending, &mut results).await;
+        self.settle_all(call, &mut pending, &mut results, &mut untold).await;
+        untold.iter_mut().for_each(Waiting::over);
         Ok(results)
     }
 
@@ -90,26 +94,34 @@ impl Node {
         }
     }
 
-    async fn settle_all(
-        &self,
+    async fn settle_all<'a>(
+        &'a self,
         call: Call,
-        pending: &mut Vec<Pending<'_>>,
+        pending: &mut Vec<Pending<'a>>,
         results: &mut Vec<Result<Operated, Failure>>,
+        untold: &mut Vec<Waiting<'a>>,
     ) {
         self.inner.batcher.kick();
         for operation in pending.drain(..) {
-            results.push(self.settle(call, operation).await);
+            results.push(self.settle(call, operation, untold).await);
         }
     }
 
-    async fn settle(&self, call: Call, pending: Pending<'_>) -> Result<Operated, Failure> {
+    async fn settle<'a>(
+        &'a self,
+        call: Call,
+        pending: Pending<'a>,
+        untold: &mut Vec<Waiting<'a>>,
+    ) -> Result<Operated, Failure> {
         match pending {
-            Pending::Acquire(mut waiting, answer) => {
-                let answer = answer
-                    .await
-                    .unwrap_or(Answer::Failed(Failure::OutcomeUnknown { request_id: None }));
-                waiting.over();
-                match answer {
+            Pending::Acquire(waiting, answer) => {
+                let give_up_at = call.deadline.unwrap_or_else(|| runtime::now() + ANSWER_WITHIN);
+                let told = runtime::timeout_at(give_up_at, answer).await;
+                let told = told
+                    .and_then(Result::ok)
+                    .ok_or(Failure::OutcomeUnknown { request_id: None })?;
+                untold.push(waiting);
+                match told {
                     Answer::Granted(at) => Ok(Operated::Granted(self.granted(call, at))),
                     Answer::Outcome { outcome: Outcome::Refused(refusal), .. } => {
                         Err(self.explain(refusal))

@@ -37,7 +37,7 @@ pub(crate) struct Batcher {
     gate: Mutex<Gate>,
     /// Something waits that nobody has handed over.
     waiting: Notify,
-    runtime: tokio::runtime::Handle,
+    spawner: runtime::Spawner,
 }
 
 #[derive(Debug, Default)]
@@ -66,9 +66,9 @@ impl Batcher {
         metrics: Metrics,
         leading: watch::Receiver<Option<CommittedLeader>>,
     ) -> Arc<Self> {
-        let runtime = tokio::runtime::Handle::current();
+        let spawner = runtime::Spawner::here();
         let (gate, waiting) = (Mutex::default(), Notify::new());
-        Arc::new(Self { proposals, hub, raft, metrics, leading, gate, waiting, runtime })
+        Arc::new(Self { proposals, hub, raft, metrics, leading, gate, waiting, spawner })
     }
 
     /// Queues a command. Nothing moves before [`Batcher::kick`], so that commands that belong
@@ -88,16 +88,20 @@ impl Batcher {
 
     /// Hands over what is ready, as far as there is room in flight.
     pub(crate) fn kick(self: &Arc<Self>) {
+        if self.hand_over_ready().is_some() {
+            // Only patient commands: the task looks after them.
+            self.waiting.notify_one();
+        }
+    }
+
+    /// Answers when the next command becomes ready, if that is a matter of time.
+    fn hand_over_ready(self: &Arc<Self>) -> Option<Instant> {
         let mut gate = self.gate.lock();
         while gate.in_flight < self.proposals.in_flight_max() && !gate.blocked {
             let now = runtime::now();
             match self.proposals.ready_at(now) {
-                None => return,
-                Some(at) if at > now => {
-                    // Only patient commands: the task looks after them.
-                    self.waiting.notify_one();
-                    return;
-                }
+                None => return None,
+                Some(at) if at > now => return Some(at),
                 Some(_) => {}
             }
             let proposals = self.proposals.cut(now);
@@ -113,6 +117,8 @@ impl Batcher {
                 }
             }
         }
+        // Whoever makes room hands over what waits for it.
+        None
     }
 
     fn hand_over(
@@ -143,7 +149,7 @@ impl Batcher {
             // along may be dropped at any time; the batch, which is not its alone, must not be.
             gate.blocked = true;
             let this = self.clone();
-            self.runtime.spawn(async move {
+            self.spawner.spawn(async move {
                 write.await;
                 this.gate.lock().blocked = false;
                 this.kick();
@@ -195,13 +201,12 @@ impl Batcher {
         self.metrics.committed.observe(took.as_secs_f64());
         if took > crate::keeper::SILENT {
             self.metrics.outage_seconds.inc_by(took.as_secs_f64());
-            self.hub.memory().clock.outage(took, now);
         }
     }
 
     fn offer_again(self: &Arc<Self>, handed: Handed) {
         let this = self.clone();
-        self.runtime.spawn(async move {
+        self.spawner.spawn(async move {
             runtime::sleep(RETRY_AFTER).await;
             let seq = handed.batch.seq;
             // It was refused before it was appended, so its anchor may move to now.
@@ -225,22 +230,18 @@ impl Batcher {
     pub(crate) async fn run(self: Arc<Self>) {
         let mut leading = self.leading.clone();
         loop {
-            let now = runtime::now();
-            let patient_until = self.proposals.ready_at(now).filter(|at| *at > now);
+            // Also what became ready before this task looked: whoever queued it went by then.
+            let ready_at = self.hand_over_ready();
             let ready = async {
-                match patient_until {
+                match ready_at {
                     Some(at) => runtime::sleep_until(at).await,
-                    // What is ready now is handed over by whoever queued it, or when there is room.
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = self.waiting.notified() => {}
-                () = ready => self.kick(),
-                changed = leading.changed() => match changed {
-                    Ok(()) => self.kick(),
-                    Err(_) => return,
-                },
+                () = ready => {}
+                changed = leading.changed() => if changed.is_err() { return },
             }
         }
     }

@@ -16,7 +16,9 @@ const WAITING_MAX: usize = 65_536;
 /// How often a round is tried again while Raft says that its lease has run out.
 const TRIES: u32 = 500;
 
-type Ask = oneshot::Sender<Result<(), Failure>>;
+/// The term whose leadership was confirmed.
+type Confirmed = Result<u64, Failure>;
+type Ask = oneshot::Sender<Confirmed>;
 
 /// The way to the task that makes the rounds.
 #[derive(Debug, Clone)]
@@ -33,8 +35,8 @@ impl Confirmer {
     }
 
     /// Returns once a round that began after this call was acknowledged by a quorum, and the
-    /// state is at least as new as that round.
-    pub(crate) async fn confirm(&self) -> Result<(), Failure> {
+    /// state is at least as new as that round. Answers the term in which this node led.
+    pub(crate) async fn confirm(&self) -> Confirmed {
         let (ask, answer) = oneshot::channel();
         self.asks.try_send(ask).map_err(|_| Failure::Overloaded)?;
         answer.await.unwrap_or(Err(Failure::ShuttingDown))
@@ -54,10 +56,10 @@ async fn make_rounds(raft: crate::Raft, mut waiting: mpsc::Receiver<Ask>) {
     }
 }
 
-async fn round(raft: &crate::Raft) -> Result<(), Failure> {
+async fn round(raft: &crate::Raft) -> Confirmed {
     for _ in 0..TRIES {
         match raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
-            Ok(_) => return Ok(()),
+            Ok(read) => return Ok(read.committed_leader_id().term),
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)))
                 if forward.reason == ForwardReason::LeaseExpired =>
             {

@@ -8,19 +8,18 @@ use crate::batcher::Batcher;
 use crate::confirm::Confirmer;
 use crate::history::History;
 use crate::hub::cell::{Answer, ReplyTo};
-use crate::hub::due::Due;
+use crate::hub::due::{Due, PassOn};
 use crate::hub::{Hub, Memory};
 use crate::log::LogStore;
 use crate::metrics::Metrics;
 use crate::propose::{Class, Proposal};
+use crate::reserve::Reserve;
 use crate::runtime;
 use crate::state::{Shared, StateMachine};
 use leasehold_core::command::LeftHow;
 use leasehold_core::outcome::{Outcome, Refusal};
 use leasehold_core::{Command, LeaseId};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -32,10 +31,17 @@ const LATE: Duration = TICK.saturating_mul(2);
 pub(crate) const SILENT: Duration = Duration::from_secs(1);
 /// Leases in one expiry command. A storm becomes many of them, and live traffic goes between.
 const EXPIRE_MAX: usize = 64;
+/// Looks at the clock in one pass of the keeper.
+const EXPIRE_PASS: usize = 2_000;
 /// What did not fit into the queue is tried again after this.
 const AGAIN: Duration = Duration::from_millis(50);
-/// How often the slow things are looked at: disk space, snapshots, old records, gauges.
+/// How often the slow things are looked at: snapshots and gauges.
 const CHORES: Duration = Duration::from_secs(1);
+/// How often disk space is looked at. Others may fill a disk quickly.
+const DISK: Duration = Duration::from_millis(200);
+/// How often at most, and how seldom at least, old things are forgotten.
+const FORGET: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3_600);
 
 pub(crate) struct Keeper {
     pub(crate) hub: Arc<Hub>,
@@ -47,19 +53,17 @@ pub(crate) struct Keeper {
     pub(crate) log: LogStore,
     pub(crate) machine: StateMachine,
     pub(crate) history: History,
-    pub(crate) dir: PathBuf,
-    pub(crate) reserve_bytes: u64,
+    pub(crate) reserve: Reserve,
     pub(crate) snapshot_log_bytes: u64,
-    pub(crate) storage_full: Arc<AtomicBool>,
 }
 
 impl Keeper {
     /// Keeps time until the node stops.
     pub(crate) async fn run(self) {
         let mut woke = runtime::now();
-        let mut chores_at = woke;
+        let (mut chores_at, mut disk_at, mut forget_at) = (woke, woke, woke);
         let mut confirmed_at = woke;
-        while !self.hub.is_shutting_down() {
+        while !self.hub.is_stopped() {
             let wake_at = self.next_wake(woke);
             tokio::select! {
                 () = runtime::sleep_until(wake_at) => {}
@@ -73,6 +77,14 @@ impl Keeper {
                 self.outage(lateness, now);
             }
             woke = now;
+            if now >= disk_at {
+                disk_at = now + DISK;
+                self.reserve.look().await;
+            }
+            if now >= chores_at {
+                chores_at = now + CHORES;
+                self.chores().await;
+            }
             let Some(term) = self.hub.term() else {
                 confirmed_at = now;
                 continue;
@@ -84,9 +96,8 @@ impl Keeper {
                 self.expire(term, now);
             }
             self.do_due(term, now);
-            if now >= chores_at {
-                chores_at = now + CHORES;
-                self.chores(term).await;
+            if now >= forget_at {
+                forget_at = now + self.forget_old(term);
             }
         }
     }
@@ -109,11 +120,10 @@ impl Keeper {
 
     /// Nothing ends while leadership cannot be confirmed, and the time of it is added.
     async fn confirm(&self, confirmed_at: &mut Instant) -> bool {
-        let asked = runtime::now();
         let confirmed = self.confirmer.confirm().await.is_ok();
         let now = runtime::now();
-        let silent = if confirmed { now - asked } else { now - *confirmed_at };
         if confirmed {
+            let silent = now.saturating_duration_since(*confirmed_at);
             *confirmed_at = now;
             if silent > SILENT {
                 self.outage(silent, now);
@@ -123,10 +133,17 @@ impl Keeper {
     }
 
     fn expire(&self, term: u64, now: Instant) {
-        loop {
-            let expired = self.hub.memory().clock.expired(now, EXPIRE_MAX);
+        for _ in 0..EXPIRE_PASS {
+            let (expired, next) = {
+                let mut memory = self.hub.memory();
+                (memory.clock.expired(now, EXPIRE_MAX), memory.clock.next_due())
+            };
             if expired.is_empty() {
-                return;
+                // Renewed leases came up with old bounds; there may be expired ones behind them.
+                if next.is_none_or(|next| next > now) {
+                    return;
+                }
+                continue;
             }
             let leases = expired.len() as u64;
             let command = Command::Expire { leases: expired.clone(), term };
@@ -158,7 +175,7 @@ impl Keeper {
                         async move { settle(&hub, &metrics, due, term, answer.await).await },
                     );
                 }
-                None => self.hub.add_due(now + AGAIN, due),
+                None => self.hub.add_due(term, now + AGAIN, due),
             }
         }
     }
@@ -173,20 +190,20 @@ impl Keeper {
             Due::Detach { ticket, attachment, .. } => {
                 (Class::End, Command::Detach { ticket, attachment, term })
             }
-            Due::PassOn { token, attachment, lease, single } => {
+            Due::PassOn(PassOn { token, attachment, lease, single, .. }) => {
                 let mut memory = self.hub.memory();
                 if memory.is_renewing(lease) {
                     memory.due.add(now + AGAIN, due);
                     return None;
                 }
                 if single {
-                    memory.stop_renewals(lease);
+                    memory.set_passing_on(lease, true);
                 }
                 (Class::End, Command::PassOn { token, attachment, term })
             }
             Due::EndDrained { token, outages } => {
                 let mut memory = self.hub.memory();
-                let added = memory.clock.outages() - outages;
+                let added = memory.clock.outages().saturating_sub(outages);
                 if !added.is_zero() {
                     let outages = memory.clock.outages();
                     memory.due.add(
@@ -208,11 +225,9 @@ impl Keeper {
         Some(answer)
     }
 
-    async fn chores(&self, term: u64) {
+    async fn chores(&self) {
         self.history.keep_at_most(self.shared.table.read().limits().history_max);
         self.gauges();
-        self.look_at_disk().await;
-        self.forget_old(term);
         let since = self.machine.snapshot_index();
         let enough = self.machine.snapshot_bytes().max(self.snapshot_log_bytes);
         if self.log.bytes_since(since) >= enough
@@ -246,37 +261,28 @@ impl Keeper {
             .set(i64::try_from(self.machine.snapshot_bytes()).unwrap_or(i64::MAX));
     }
 
-    async fn look_at_disk(&self) {
-        let dir = self.dir.clone();
-        let free = runtime::blocking(move || rustix::fs::statvfs(&dir).ok()).await.flatten();
-        let Some(free) = free.map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize)) else { return };
-        let full = free < self.reserve_bytes;
-        if self.storage_full.swap(full, Ordering::AcqRel) != full {
-            tracing::warn!(
-                free_bytes = free,
-                reserve_bytes = self.reserve_bytes,
-                full,
-                "disk space"
+    /// Forgets ended requests and old records; answers when to look again. Age is counted by the
+    /// wall clock, for nothing else depends on it.
+    fn forget_old(&self, term: u64) -> Duration {
+        let (limits, oldest, at_ms) = {
+            let table = self.shared.table.read();
+            (table.limits().clone(), table.oldest_ended_at_ms(), table.at_ms())
+        };
+        let now_ms = runtime::wall_clock_ms().max(at_ms);
+        let ended_before_ms = now_ms.saturating_sub(limits.remember_ms);
+        let history_before_ms = now_ms.saturating_sub(limits.history_ms);
+        let requests = oldest.is_some_and(|oldest| oldest < ended_before_ms);
+        let records = self.history.len().is_ok_and(|records| records > 0);
+        if (requests || records) && self.hub.term() == Some(term) {
+            drop(
+                self.propose(
+                    Class::Background,
+                    Command::Trim { ended_before_ms, history_before_ms },
+                ),
             );
         }
-        self.metrics.storage_full.set(i64::from(full));
-    }
-
-    /// Age is counted by the wall clock, for nothing else depends on it.
-    fn forget_old(&self, term: u64) {
-        let table = self.shared.table.read();
-        let now_ms = runtime::wall_clock_ms().max(table.at_ms());
-        let limits = table.limits().clone();
-        let oldest = table.oldest_ended_at_ms();
-        drop(table);
-        let cut = now_ms.saturating_sub(limits.remember_ms);
-        if oldest.is_some_and(|oldest| oldest < cut) && self.hub.term() == Some(term) {
-            let command = Command::Trim {
-                ended_before_ms: cut,
-                history_before_ms: now_ms.saturating_sub(limits.history_ms),
-            };
-            drop(self.propose(Class::Background, command));
-        }
+        let age_ms = limits.remember_ms.min(limits.history_ms);
+        Duration::from_millis(age_ms / 16).clamp(*FORGET.start(), *FORGET.end())
     }
 }
 
@@ -303,19 +309,16 @@ async fn settle(
         // Not in the log, or not known: try again as long as this term lasts.
         Ok(Answer::Failed(Failure::ShuttingDown)) => return,
         _ => {
-            if hub.term() == Some(term) {
-                hub.add_due(now + AGAIN, due);
-            }
-            return;
+            return hub.add_due(term, now + AGAIN, due);
         }
     };
     match (due, outcome) {
         (Due::Detach { ticket, attachment, window_ends }, Outcome::Done { .. }) => {
-            hub.add_due(window_ends, Due::Leave { ticket, attachment });
+            hub.add_due(term, window_ends, Due::Leave { ticket, attachment });
         }
-        (Due::PassOn { .. }, Outcome::Done { .. }) => metrics.passed_on.inc(),
-        (Due::PassOn { lease, single: true, .. }, Outcome::Refused(Refusal::Void)) => {
-            hub.memory().clock.not_expired(lease, now);
+        (Due::PassOn(_), Outcome::Done { .. }) => metrics.passed_on.inc(),
+        (Due::PassOn(PassOn { lease, single: true, .. }), Outcome::Refused(Refusal::Void)) => {
+            hub.memory().set_passing_on(lease, false);
         }
         _ => {}
     }
@@ -333,9 +336,9 @@ impl Memory {
 
     /// While its only grant is on its way to somebody else, a lease is not renewed from memory:
     /// the renewal waits for what comes of it.
-    fn stop_renewals(&mut self, lease: LeaseId) {
+    fn set_passing_on(&mut self, lease: LeaseId, passing_on: bool) {
         if let Some(timed) = self.clock.get_mut(lease) {
-            timed.expiring = true;
+            timed.passing_on = passing_on;
         }
     }
 }

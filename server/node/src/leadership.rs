@@ -84,6 +84,10 @@ impl Leadership {
         self.leading.send_replace(None);
         self.metrics.leading.set(0);
         self.hub.end();
-        tracing::warn!("not leading any more");
+        if self.hub.is_stopped() {
+            tracing::info!("stopped leading");
+        } else {
+            tracing::warn!("not leading any more");
+        }
     }
 }

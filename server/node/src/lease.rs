@@ -46,7 +46,7 @@ impl Node {
         caller: Caller,
         lease: LeaseId,
     ) -> Result<AtRevision<()>, Failure> {
-        self.check_open()?;
+        self.check_leading()?;
         let told = self.ask(Class::End, Command::EndLease { lease, caller }, call.deadline).await?;
         match told.outcome {
             Outcome::Done { .. } => Ok(AtRevision { value: (), revision: told.revision }),

@@ -10,6 +10,7 @@
 //! | `keeper` | the task that proposes what is due, and measures outages |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
 //! | `log`, `state`, `history`, `open` | redb: the Raft log, snapshots, ended grants |
+//! | `reserve` | disk space that is kept for what frees locks |
 //! | `codec` | every stored byte, versioned and pinned |
 //! | `runtime` | the seam to clock, timers, tasks and randomness |
 
@@ -37,6 +38,7 @@ mod propose;
 mod read;
 mod release;
 mod renew;
+mod reserve;
 mod runtime;
 mod state;
 mod types;

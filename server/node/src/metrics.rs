@@ -41,6 +41,7 @@ pub struct Metrics {
     pub(crate) history_records: IntGauge,
     pub(crate) snapshot_bytes: IntGauge,
     pub(crate) storage_full: IntGauge,
+    pub(crate) storage_free_bytes: IntGauge,
     pub(crate) log_queue_operations: IntGauge,
     pub(crate) log_index: IntGauge,
     pub(crate) applied_index: IntGauge,
@@ -50,11 +51,11 @@ pub struct Metrics {
 /// The bounds that a refusal may name, so that each exists from the start.
 pub(crate) const BOUNDS: [&str; 10] = [
     "queue",
-    "client_tickets",
-    "tickets",
+    "client_waiters",
+    "waiters",
     "grants",
     "leases",
-    "lease_items",
+    "lease_grants",
     "metadata",
     "tokens",
     "proposals",
@@ -146,6 +147,8 @@ impl Metrics {
                 "leasehold_history_durable_index",
                 "Log entry up to which the history is durable",
             )?,
+            storage_free_bytes: make
+                .gauge("leasehold_storage_free_bytes", "Free space on the disk of the data")?,
             storage_full: make.gauge(
                 "leasehold_storage_full",
                 "1 while only the reserve of disk space is left",

@@ -15,18 +15,20 @@ use crate::metrics::Metrics;
 use crate::open::{OpenError, Opened, Setup, Sizes, open};
 use crate::peers::NoPeers;
 use crate::propose::{Class, Proposal, Proposals};
+use crate::reserve::Reserve;
 use crate::runtime;
 use crate::state::{Shared, StateMachine};
 use crate::types::{CommittedLeader, Member};
+use futures_util::FutureExt as _;
 use leasehold_core::{Command, LeaseId, Limits, Outcome};
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
 /// An outcome that is not known after this is answered as exactly that.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Recovery applies what was committed before the node stopped; a million locks take seconds.
 const RECOVER_WITHIN: Duration = Duration::from_secs(600);
 /// A node that has been ready stays so for this long without a leader: an election must not
@@ -50,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) election_max_ms: u64,
     raft: crate::Raft,
     leading: watch::Receiver<Option<CommittedLeader>>,
-    storage_full: Arc<AtomicBool>,
+    reserve: Reserve,
     fatal: Fatal,
     opened: parking_lot::Mutex<Option<Opened>>,
     ready: parking_lot::Mutex<Option<Instant>>,
@@ -119,7 +121,26 @@ impl Node {
         let node = Self::assemble(&config, hub, fatal, raft, opened, metrics, led);
         node.start_tasks(&config, leading);
         node.found_or_recover(&config).await?;
+        node.tell_state(&config);
         Ok(node)
+    }
+
+    fn tell_state(&self, config: &NodeConfig) {
+        let table = self.inner.shared.table.read();
+        let counts = table.counts();
+        tracing::info!(
+            locks = counts.locks,
+            leases = counts.leases,
+            waiters = counts.tickets,
+            last_token = table.last_token().0,
+            "the state is complete"
+        );
+        if **table.limits() != config.limits {
+            tracing::warn!(
+                in_force = ?table.limits(),
+                "limits in the settings differ from those of the cluster, which count"
+            );
+        }
     }
 
     fn assemble(
@@ -131,6 +152,7 @@ impl Node {
         metrics: Metrics,
         leading: watch::Receiver<Option<CommittedLeader>>,
     ) -> Self {
+        let reserve = Reserve::new(config.dir.clone(), config.reserve_bytes, metrics.clone());
         let batcher = Batcher::new(
             Proposals::new(config.queue),
             hub.clone(),
@@ -149,7 +171,7 @@ impl Node {
             election_max_ms: config.timing.election_max_ms,
             raft,
             leading,
-            storage_full: Arc::new(AtomicBool::new(false)),
+            reserve,
             fatal,
             opened: parking_lot::Mutex::new(Some(opened)),
             ready: parking_lot::Mutex::new(None),
@@ -167,11 +189,24 @@ impl Node {
             metrics: inner.metrics.clone(),
             leading,
         };
-        runtime::spawn(leadership.run());
-        runtime::spawn(inner.batcher.clone().run());
+        self.spawn_vital("leadership", leadership.run());
+        self.spawn_vital("batcher", inner.batcher.clone().run());
         if let Some((log, machine)) = self.stores() {
-            runtime::spawn(self.keeper(config, log, machine).run());
+            self.spawn_vital("keeper", self.keeper(config, log, machine).run());
         }
+    }
+
+    /// Runs a task that the node cannot do without: if it ends while the node does not, so must
+    /// the node, since nothing would expire or be answered any more.
+    fn spawn_vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let (hub, fatal) = (self.inner.hub.clone(), self.inner.fatal.clone());
+        runtime::spawn(async move {
+            let ended = AssertUnwindSafe(task).catch_unwind().await;
+            if !hub.is_stopped() {
+                let what = if ended.is_ok() { "it ended" } else { "it panicked" };
+                fatal.report(&StorageFault::new(name, "keep the task running", what));
+            }
+        });
     }
 
     fn stores(&self) -> Option<(LogStore, StateMachine)> {
@@ -191,23 +226,21 @@ impl Node {
             log,
             machine,
             history: inner.history.clone(),
-            dir: config.dir.clone(),
-            reserve_bytes: config.reserve_bytes,
+            reserve: inner.reserve.clone(),
             snapshot_log_bytes: config.snapshot_log_bytes,
-            storage_full: inner.storage_full.clone(),
         }
     }
 
     async fn found_or_recover(&self, config: &NodeConfig) -> Result<(), StartError> {
         let initialized = self.inner.raft.is_initialized().await;
         match initialized.map_err(|cause| StartError::Raft(cause.to_string()))? {
-            true => self.recover().await,
+            true => self.recover(config).await,
             false => self.found(config).await,
         }
     }
 
     /// Applies what was committed before the node stopped. Nothing is served before that.
-    async fn recover(&self) -> Result<(), StartError> {
+    async fn recover(&self, config: &NodeConfig) -> Result<(), StartError> {
         let raft = &self.inner.raft;
         if raft.voter_ids().eq([self.inner.id]) {
             // Nobody else could be leading: there is no reason to wait for an election time-out.
@@ -217,7 +250,14 @@ impl Node {
                 .map_err(|cause| StartError::Raft(cause.to_string()))?;
         }
         let recovered = raft.wait_for_recovery(Some(RECOVER_WITHIN)).await;
-        recovered.map(drop).map_err(|cause| StartError::Recovery { cause: cause.to_string() })
+        recovered.map_err(|cause| StartError::Recovery { cause: cause.to_string() })?;
+        // It may have stopped between founding a cluster and its first entry.
+        let untouched = self.inner.shared.table.read().revision() == 0;
+        if untouched && raft.voter_ids().eq([self.inner.id]) {
+            self.seed(config).await
+        } else {
+            Ok(())
+        }
     }
 
     /// Founds a cluster of one, with the limits of this node's settings.
@@ -227,6 +267,11 @@ impl Node {
         raft.initialize(BTreeMap::from([(config.id, member)]))
             .await
             .map_err(|cause| StartError::Raft(cause.to_string()))?;
+        self.seed(config).await
+    }
+
+    /// The limits of this node's settings become those of the cluster.
+    async fn seed(&self, config: &NodeConfig) -> Result<(), StartError> {
         let (reply, answer) = oneshot::channel();
         let command = Command::SetLimits(Box::new(config.limits.clone()));
         self.led_by_itself().await;
@@ -260,7 +305,7 @@ impl Node {
     /// The log is applied, and somebody leads or did so a moment ago.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        if self.inner.hub.is_shutting_down() {
+        if self.inner.hub.is_refusing() {
             return false;
         }
         let mut ready = self.inner.ready.lock();
@@ -306,12 +351,14 @@ impl Node {
     /// Answers everybody who waits, so that they come back to another node or later. New
     /// requests are refused from here on.
     pub fn refuse(&self) {
-        self.inner.hub.shut_down();
+        let window_ms = self.limits().claim_window_ms;
+        self.inner.hub.refuse(window_ms);
     }
 
     /// Stops Raft and closes the files.
     pub async fn shutdown(&self) {
         self.refuse();
+        self.inner.hub.stop();
         if let Err(error) = self.inner.raft.shutdown().await {
             tracing::warn!(%error, "raft did not stop in order");
         }
@@ -327,9 +374,17 @@ impl Node {
         }
     }
 
-    /// Whether a request may be taken at all.
+    /// Whether something new may be begun.
     pub(crate) fn check_open(&self) -> Result<(), Failure> {
-        if self.inner.hub.is_shutting_down() {
+        if self.inner.hub.is_refusing() {
+            return Err(Failure::ShuttingDown);
+        }
+        self.check_leading()
+    }
+
+    /// Whether anything can be answered: what is held is renewed and given back to the last.
+    pub(crate) fn check_leading(&self) -> Result<(), Failure> {
+        if self.inner.hub.is_stopped() {
             return Err(Failure::ShuttingDown);
         }
         if self.inner.leading.borrow().is_none() {
@@ -339,7 +394,7 @@ impl Node {
     }
 
     pub(crate) fn check_storage(&self) -> Result<(), Failure> {
-        if self.inner.storage_full.load(Ordering::Acquire) {
+        if self.inner.reserve.is_needed() {
             self.inner.metrics.refusals.with_label_values(&["storage"]).inc();
             return Err(Failure::StorageFull);
         }

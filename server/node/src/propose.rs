@@ -147,11 +147,17 @@ impl Proposals {
         let mut batch = Batching { proposals: Vec::new(), bytes: 0, max: self.settings.batch_max };
         let mut guard = self.queues.lock();
         let queues = &mut *guard;
+        // Room for one of them is kept, or a busy service would never expire anything.
+        let kept = queues.background.front().map_or(0, |next| command_bytes(&next.command));
+        batch.bytes += kept;
+        batch.max -= usize::from(kept > 0 && batch.max > 1);
         batch.fill(&mut queues.ends, usize::MAX, |_| false, &mut dropped);
         let dead = |proposal: &Proposal| {
             proposal.deadline.is_some_and(|at| at <= now) || proposal.reply.is_abandoned()
         };
         batch.fill(&mut queues.asks, usize::MAX, dead, &mut dropped);
+        batch.bytes -= kept;
+        batch.max = self.settings.batch_max;
         let background_max = if batch.proposals.is_empty() { 8 } else { 1 };
         batch.fill(&mut queues.background, background_max, |_| false, &mut dropped);
         let taken = batch.proposals.iter().chain(&dropped);

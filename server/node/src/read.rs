@@ -94,7 +94,7 @@ impl Node {
             return Ok(());
         }
         self.check_open()?;
-        self.inner.confirmer.confirm().await
+        self.inner.confirmer.confirm().await.map(drop)
     }
 
     /// A lock with at most `queue_shown` of its line.

@@ -18,7 +18,7 @@ impl Node {
         call: Call,
         asked: GrantRef,
     ) -> Result<AtRevision<Released>, Failure> {
-        self.check_open()?;
+        self.check_leading()?;
         let told = self.ask(Class::End, Command::Release(asked.clone()), call.deadline).await?;
         let revision = told.revision;
         let value = self.released(&asked, told).await?;
@@ -94,7 +94,7 @@ impl Node {
         owner: Owner,
         request_id: RequestId,
     ) -> Result<AtRevision<bool>, Failure> {
-        self.check_open()?;
+        self.check_leading()?;
         let told =
             self.ask(Class::End, Command::CancelWait { owner, request_id }, call.deadline).await?;
         let value = matches!(told.outcome, Outcome::Done { .. });

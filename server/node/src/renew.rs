@@ -2,13 +2,14 @@
 
 use crate::acquire::validity;
 use crate::answer::{Call, Failure, Renewed};
-use crate::hub::CannotRenew;
+use crate::hub::cell::ReplyTo;
+use crate::hub::{CannotRenew, Renewing};
 use crate::node::Node;
-use crate::propose::Class;
+use crate::propose::{Class, Proposal};
 use leasehold_core::command::{Caller, GrantRef};
 use leasehold_core::outcome::{Grant, Outcome, Refusal};
 use leasehold_core::row::LostGrant;
-use leasehold_core::{Command, LeaseId};
+use leasehold_core::{Command, LeaseId, Token};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,19 +24,22 @@ impl Node {
         asked: GrantRef,
         ttl_ms: Option<u64>,
     ) -> Result<Renewed, Failure> {
-        self.check_open()?;
+        self.check_leading()?;
         match ttl_ms {
             Some(ttl_ms) => self.change_ttl(call, asked, ttl_ms).await,
             None => self.renew_grant(call, asked).await,
         }
     }
 
+    /// Through the log. Counts as a renewal from its hand-over on, so like one it holds the expiry
+    /// back from its receipt until its outcome is known.
     async fn change_ttl(
         &self,
         call: Call,
         asked: GrantRef,
         ttl_ms: u64,
     ) -> Result<Renewed, Failure> {
+        let _renewing = self.hold_back_expiry(call, &asked).await?;
         let command = Command::Renew { grant: asked.clone(), ttl_ms };
         let told = self.ask(Class::End, command, call.deadline).await?;
         match told.outcome {
@@ -51,6 +55,25 @@ impl Node {
             Outcome::Refused(Refusal::NotLive) => Err(self.gone(&asked).await?),
             Outcome::Refused(refusal) => Err(self.explain(refusal)),
             other => Err(Failure::Internal(format!("no answer to a renewal: {other:?}"))),
+        }
+    }
+
+    /// `None` if there is nothing on the clock that could expire: the log will say why.
+    async fn hold_back_expiry(
+        &self,
+        call: Call,
+        asked: &GrantRef,
+    ) -> Result<Option<Renewing<'_>>, Failure> {
+        let Some(lease) = self.live(asked).map(|grant| grant.lease) else { return Ok(None) };
+        match self.inner.hub.start_renewal(lease, call.received) {
+            Ok(renewing) => Ok(Some(renewing)),
+            Err(CannotRenew::NotLeading) => Err(Failure::NoLeader),
+            Err(CannotRenew::NotTimed | CannotRenew::Draining) => Ok(None),
+            Err(CannotRenew::Expiring) => {
+                self.wait_for_end(call, lease).await?;
+                // If it lives on, its end was void, and it is on the clock again.
+                Ok(self.inner.hub.start_renewal(lease, call.received).ok())
+            }
         }
     }
 
@@ -108,7 +131,7 @@ impl Node {
         caller: Caller,
         leases: Vec<LeaseId>,
     ) -> Result<Vec<Result<Renewed, Failure>>, Failure> {
-        self.check_open()?;
+        self.check_leading()?;
         let renewals = leases.into_iter().map(|lease| self.keep_one_alive(call, &caller, lease));
         Ok(futures_util::future::join_all(renewals).await)
     }
@@ -141,20 +164,42 @@ impl Node {
             Err(CannotRenew::NotTimed) => return self.confirmed_end(lease).await,
             Err(CannotRenew::Expiring) => return self.after_expiry(call, lease).await,
         };
-        self.inner.confirmer.confirm().await?;
-        match renewing.confirmed() {
-            Some((promised, deadline)) => Ok(self.renewed(call, lease, promised, deadline)),
+        let term = self.inner.confirmer.confirm().await?;
+        match renewing.confirmed(term) {
+            Some((promised, deadline)) => self.renewed(call, lease, promised, deadline),
             None => self.confirmed_end(lease).await,
         }
     }
 
-    fn renewed(&self, call: Call, lease: LeaseId, promised: Instant, deadline: Instant) -> Renewed {
+    fn renewed(
+        &self,
+        call: Call,
+        lease: LeaseId,
+        promised: Instant,
+        deadline: Instant,
+    ) -> Result<Renewed, Failure> {
+        let (lost, revision): (Vec<LostGrant>, u64) = {
+            let table = self.inner.shared.table.read();
+            table.lease(lease).map_err(Failure::Refused)?;
+            (table.lost_on(lease).to_vec(), table.revision())
+        };
         self.inner.metrics.renewals.inc();
-        let table = self.inner.shared.table.read();
-        let (lost, revision): (Vec<LostGrant>, u64) =
-            (table.lost_on(lease).to_vec(), table.revision());
-        drop(table);
-        Renewed { validity: validity(call, promised, deadline), lost, revision }
+        let confirmed =
+            self.inner.hub.tell_losses(lease, lost.iter().map(|lost| lost.token).collect());
+        if !confirmed.is_empty() {
+            self.forget_losses(lease, confirmed);
+        }
+        Ok(Renewed { validity: validity(call, promised, deadline), lost, revision })
+    }
+
+    /// Nobody waits for it: if it gets lost, the next renewal names the losses once more.
+    fn forget_losses(&self, lease: LeaseId, tokens: Vec<Token>) {
+        let (reply, _) = tokio::sync::oneshot::channel();
+        let command = Command::ConfirmEnded { lease, tokens };
+        let proposal = Proposal::new(command, ReplyTo::Once(reply), None);
+        if self.push(Class::Background, proposal).is_ok() {
+            self.inner.batcher.kick();
+        }
     }
 
     /// What confirmed state says of a lease that cannot be renewed.
@@ -168,13 +213,17 @@ impl Node {
 
     /// The expiry was handed over: an entry after it knows what came of it.
     async fn after_expiry(&self, call: Call, lease: LeaseId) -> Result<Renewed, Failure> {
-        let command = Command::ConfirmEnded { lease, tokens: Vec::new() };
-        self.ask(Class::Background, command, call.deadline).await?;
+        self.wait_for_end(call, lease).await?;
         let ended = self.inner.shared.table.read().lease(lease).err();
         match ended {
             // The expiry was void, so the lease is timed again.
             None => Box::pin(self.renew_lease(call, lease)).await,
             Some(refusal) => Err(Failure::Refused(refusal)),
         }
+    }
+
+    async fn wait_for_end(&self, call: Call, lease: LeaseId) -> Result<(), Failure> {
+        let command = Command::ConfirmEnded { lease, tokens: Vec::new() };
+        self.ask(Class::Background, command, call.deadline).await.map(drop)
     }
 }

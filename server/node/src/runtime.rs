@@ -36,6 +36,21 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(task);
 }
 
+/// Starts tasks on the node's own runtime from threads that are not its.
+#[derive(Debug, Clone)]
+pub(crate) struct Spawner(tokio::runtime::Handle);
+
+impl Spawner {
+    /// For the runtime that this is called on.
+    pub(crate) fn here() -> Self {
+        Self(tokio::runtime::Handle::current())
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+}
+
 /// Runs work that blocks, away from the tasks that must not.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,

@@ -55,6 +55,7 @@ struct StoredLease<'a> {
     #[serde(borrow)]
     owner: StoredOwner<'a>,
     ttl_ms: u64,
+    longest_ttl_ms: u64,
     single: bool,
     opened_at_ms: u64,
     #[serde(borrow)]
@@ -152,6 +153,7 @@ fn lease_row_out(lease: &LeaseRow) -> StoredLease<'_> {
         id: lease_out(lease.id),
         owner: owner_out(&lease.owner),
         ttl_ms: lease.ttl_ms,
+        longest_ttl_ms: lease.longest_ttl_ms,
         single: lease.single,
         opened_at_ms: lease.opened_at_ms,
         metadata: metadata_out(lease.metadata.as_ref()),
@@ -165,6 +167,7 @@ fn lease_row_in(stored: StoredLease<'_>) -> Result<LeaseRow, DecodeError> {
         id: lease_in(stored.id),
         owner: Arc::new(owner_in(&stored.owner)?),
         ttl_ms: stored.ttl_ms,
+        longest_ttl_ms: stored.longest_ttl_ms,
         single: stored.single,
         opened_at_ms: stored.opened_at_ms,
         metadata: metadata_in(stored.metadata),

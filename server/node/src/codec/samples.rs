@@ -225,6 +225,7 @@ pub(crate) fn rows() -> Vec<Row> {
             id: LEASE,
             owner: Arc::new(owner("worker-1")),
             ttl_ms: 30_000,
+            longest_ttl_ms: 60_000,
             single: false,
             opened_at_ms: AT_MS,
             metadata: Some(metadata()),

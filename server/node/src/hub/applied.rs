@@ -3,9 +3,10 @@
 //! Runs on the applying task, under the table's lock and in log order, so that a waiter is in
 //! its place before any later entry can grant to it.
 
-use super::cell::{Acquirer, Answer, GrantedAt, Phase, ReplyTo};
-use super::due::Due;
+use super::cell::{Acquirer, Answer, Cell, GrantedAt, Phase, ReplyTo};
+use super::due::{Due, PassOn};
 use super::{Hub, Memory, OnItsWay, Sleeper};
+use crate::answer::Failure;
 use crate::runtime;
 use crate::state::Sink;
 use crate::types::Batch;
@@ -15,6 +16,7 @@ use leasehold_core::{Applied, Command, LockTable, TicketId, Token};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 impl Sink for Hub {
     fn applied(&self, index: u64, term: u64, batch: &Batch, applied: Applied, table: &LockTable) {
@@ -33,7 +35,10 @@ impl Sink for Hub {
             Some(OnItsWay { handed, replies }) => (handed, replies),
             None => (runtime::now(), Vec::new()),
         };
-        let mut step = Step { memory: &mut memory, handed, table, unclaimed: BTreeMap::new() };
+        let stopping = self.is_refusing();
+        memory.count_stall(handed);
+        let mut step =
+            Step { memory: &mut memory, handed, table, stopping, unclaimed: BTreeMap::new() };
         step.run(batch, applied, replies);
         let sooner = memory.due.next() != before;
         drop(memory);
@@ -49,6 +54,8 @@ struct Step<'a> {
     memory: &'a mut Memory,
     handed: Instant,
     table: &'a LockTable,
+    /// Nobody is left to wait: the node is stopping.
+    stopping: bool,
     /// Grants of this entry that no live request was told of yet, and when they pass on.
     unclaimed: BTreeMap<Token, (Instant, Arc<Grant>)>,
 }
@@ -73,25 +80,33 @@ impl Step<'_> {
         }
         self.go_on_ending(batch);
         for (pass_on_at, grant) in std::mem::take(&mut self.unclaimed).into_values() {
-            let Grant { token, attachment, lease, single, .. } = *grant;
-            self.memory.due.add(pass_on_at, Due::PassOn { token, attachment, lease, single });
+            self.memory.due.add(pass_on_at, Due::PassOn(PassOn::of(&grant, false)));
         }
     }
 
     fn queued(&mut self, acquirer: Acquirer, ticket: TicketId, attachment: u32) {
-        if acquirer.cell.advance(Phase::Queued { ticket, attachment }) {
-            let Acquirer { cell, answer, has_request_id } = acquirer;
-            self.memory.waiting.entry(ticket).or_default().push(Sleeper {
-                cell,
-                answer,
-                has_request_id,
-            });
-        } else {
-            let window_ms = self.table.limits().claim_window_ms;
+        let window_ms = self.table.limits().claim_window_ms;
+        let Acquirer { cell, answer, has_request_id } = acquirer;
+        let sleeper = Sleeper { cell, answer, has_request_id, ticket, attachment };
+        if self.stopping {
+            sleeper.fail(Failure::ShuttingDown);
             self.memory.connection_lost(
                 ticket,
                 attachment,
-                acquirer.has_request_id,
+                has_request_id,
+                runtime::now(),
+                window_ms,
+            );
+        } else if sleeper.cell.advance(Phase::Queued { ticket, attachment }) {
+            let sleepers = self.memory.waiting.entry(ticket).or_default();
+            // Earlier requests for the same place whose clients are gone.
+            sleepers.retain(|earlier| !earlier.answer.is_closed());
+            sleepers.push(sleeper);
+        } else {
+            self.memory.connection_lost(
+                ticket,
+                attachment,
+                has_request_id,
                 runtime::now(),
                 window_ms,
             );
@@ -101,19 +116,28 @@ impl Step<'_> {
     fn happened(&mut self, kind: &EventKind) {
         match kind {
             EventKind::Granted { grant, ttl_ms } => self.granted(grant, *ttl_ms),
-            EventKind::Ended(record) if record.grant.single => {
-                self.memory.clock.remove(record.grant.lease)
+            EventKind::Ended(record) => {
+                self.memory.due.kept(record.grant.token);
+                if record.grant.single {
+                    self.memory.clock.remove(record.grant.lease);
+                }
             }
             EventKind::LeaseOpened { lease, ttl_ms, .. }
             | EventKind::LeaseChanged { lease, ttl_ms } => {
                 self.memory.clock.start(*lease, self.handed, *ttl_ms);
                 self.memory.due.claimed(*lease);
             }
-            EventKind::LeaseEnded { lease, .. } => self.memory.clock.remove(*lease),
+            EventKind::LeaseEnded { lease, .. } => {
+                self.memory.clock.remove(*lease);
+                self.memory.told.remove(lease);
+            }
             EventKind::Draining { grant, .. } => self.memory.drain(grant),
             EventKind::Left { ticket, how, .. } => self.left(*ticket, *how),
             EventKind::Ending { lease } => {
-                self.memory.due.add(runtime::now(), Due::Continue(*lease))
+                if let Some(timed) = self.memory.clock.get_mut(*lease) {
+                    timed.expiring = true;
+                }
+                self.memory.due.add(runtime::now(), Due::Continue(*lease));
             }
             _ => {}
         }
@@ -124,15 +148,21 @@ impl Step<'_> {
             self.memory.clock.start(grant.lease, self.handed, ttl_ms);
         }
         let Some(ticket) = grant.ticket else { return };
-        let sleepers = self.memory.waiting.remove(&ticket).unwrap_or_default();
+        let mut sleepers = self.memory.waiting.remove(&ticket).unwrap_or_default();
         let has_request_id = grant.request_id.is_some();
-        let mut told = false;
         let mut lost_at = runtime::now();
-        for sleeper in sleepers {
-            match sleeper.cell.phase() {
-                Phase::Abandoned { at } => lost_at = at,
-                _ => told |= self.tell(sleeper, grant, ttl_ms),
+        sleepers.retain(|sleeper| match sleeper.cell.phase() {
+            Phase::Abandoned { at } => {
+                lost_at = at;
+                false
             }
+            _ => true,
+        });
+        // With several, one that goes away unheard must not end what another one heard.
+        let alone = sleepers.len() == 1;
+        let mut told = false;
+        for sleeper in sleepers {
+            told |= self.tell(sleeper, grant, ttl_ms, alone);
         }
         if !told {
             let window = if has_request_id { self.table.limits().claim_window_ms } else { 0 };
@@ -141,21 +171,28 @@ impl Step<'_> {
         }
     }
 
-    fn tell(&mut self, sleeper: Sleeper, grant: &Arc<Grant>, ttl_ms: u64) -> bool {
-        if !sleeper.cell.advance(phase_of(grant)) {
+    fn tell(&mut self, sleeper: Sleeper, grant: &Arc<Grant>, ttl_ms: u64, alone: bool) -> bool {
+        if self.table.grant(grant.token).is_none() {
+            self.answer_ended(sleeper.cell, sleeper.answer, grant);
+            return true;
+        }
+        let phase = if alone { phase_of(grant) } else { Phase::Over };
+        if !sleeper.cell.advance(phase) {
             return false;
         }
-        let answer = Answer::Granted(self.granted_at(grant, ttl_ms));
+        let answer = Answer::Granted(self.granted_at(grant, ttl_ms, true));
         sleeper.answer.send(answer).is_ok()
     }
 
-    fn granted_at(&mut self, grant: &Arc<Grant>, ttl_ms: u64) -> GrantedAt {
+    /// `unclaimed`: a claim window, if the client asked for one, starts or starts again.
+    fn granted_at(&mut self, grant: &Arc<Grant>, ttl_ms: u64, unclaimed: bool) -> GrantedAt {
         let (mut promised, mut deadline) = self.ends_of(grant, ttl_ms);
-        if let Some(claim_ms) = grant.claim_ms.filter(|claim_ms| *claim_ms < ttl_ms) {
+        let claim = grant.claim_ms.filter(|claim_ms| unclaimed && *claim_ms < ttl_ms);
+        if let Some(claim_ms) = claim {
             // Whoever lets a grant pass on early must not believe in it for longer.
             let at = self.handed + Duration::from_millis(claim_ms);
             (promised, deadline) = (promised.min(at), deadline.min(at));
-            self.memory.due.add_claim(at, grant);
+            self.memory.due.add(at, Due::PassOn(PassOn::of(grant, true)));
         }
         GrantedAt {
             grant: grant.clone(),
@@ -222,10 +259,12 @@ impl Step<'_> {
 
     fn answer_grant(&mut self, acquirer: Acquirer, grant: &Arc<Grant>, ttl_ms: u64, repeat: bool) {
         if self.table.grant(grant.token).is_none() {
-            return self.answer_ended(acquirer, grant);
+            return self.answer_ended(acquirer.cell, acquirer.answer, grant);
         }
-        if repeat && grant.single && !grant.draining {
+        let ends = self.memory.clock.get(grant.lease).is_some_and(|timed| timed.ends_soon());
+        if repeat && grant.single && !grant.draining && !ends {
             // The entry was committed after this request had come: that confirms it like a round.
+            // Not if an end of the lease is on its way already: then nothing is promised anew.
             self.memory.clock.renew(grant.lease, self.handed);
         }
         let token = grant.token;
@@ -234,7 +273,8 @@ impl Step<'_> {
         // A repeat whose client goes away again must not end what an earlier answer handed out.
         let phase = if repeat && passed_on_at.is_none() { Phase::Over } else { phase_of(grant) };
         let told = acquirer.cell.advance(phase) && {
-            let answer = Answer::Granted(self.granted_at(grant, ttl_ms));
+            let unclaimed = !repeat || passed_on_at.is_some();
+            let answer = Answer::Granted(self.granted_at(grant, ttl_ms, unclaimed));
             acquirer.answer.send(answer).is_ok()
         };
         if told {
@@ -250,14 +290,19 @@ impl Step<'_> {
     }
 
     /// Granted and ended within one entry: answers are built from the state after it.
-    fn answer_ended(&mut self, acquirer: Acquirer, grant: &Arc<Grant>) {
-        acquirer.cell.advance(Phase::Over);
+    fn answer_ended(
+        &mut self,
+        cell: Arc<Cell>,
+        answer: oneshot::Sender<Answer>,
+        grant: &Arc<Grant>,
+    ) {
+        cell.advance(Phase::Over);
         let refusal = Refusal::RequestEnded {
             token: Some(grant.token),
             how: leasehold_core::command::EndedHow::Expired,
             ended_at_ms: self.table.at_ms(),
         };
-        let _ = acquirer.answer.send(Answer::Outcome {
+        let _ = answer.send(Answer::Outcome {
             outcome: Outcome::Refused(refusal),
             handed: self.handed,
             revision: self.table.revision(),
@@ -285,12 +330,7 @@ fn check_now_and_then(index: u64, table: &LockTable) {
 }
 
 fn phase_of(grant: &Grant) -> Phase {
-    Phase::Granted {
-        token: grant.token,
-        attachment: grant.attachment,
-        lease: grant.lease,
-        single: grant.single,
-    }
+    Phase::Granted(PassOn::of(grant, false))
 }
 
 impl Memory {

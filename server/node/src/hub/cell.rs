@@ -4,8 +4,9 @@
 //! second finds here what the first one did.
 
 use crate::answer::Failure;
+use crate::hub::due::PassOn;
+use leasehold_core::TicketId;
 use leasehold_core::outcome::{Grant, Outcome};
-use leasehold_core::{LeaseId, TicketId, Token};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,8 +19,8 @@ pub(crate) enum Phase {
     Proposed,
     /// It stands in line.
     Queued { ticket: TicketId, attachment: u32 },
-    /// The log granted it, and the client has not been told.
-    Granted { token: Token, attachment: u32, lease: LeaseId, single: bool },
+    /// The log granted it, and the client has not been told. If it never is, this passes on.
+    Granted(PassOn),
     /// It was answered.
     Over,
     /// The client is gone.

@@ -22,6 +22,9 @@ const FAIR_CHANCE_MAX: Duration = Duration::from_secs(5);
 /// lease alive by giving it one fair chance after the other.
 const FAIR_CHANCE_AFTER: Duration = Duration::from_secs(1);
 
+/// When a lease is looked at again whose expiry a renewal holds back.
+const HELD_BACK: Duration = Duration::from_millis(50);
+
 /// A lease as the leader's clock sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Timed {
@@ -32,12 +35,23 @@ pub(crate) struct Timed {
     outages: Duration,
     /// A deadline that was promised before and is later than what `base` gives.
     floor: Instant,
+    /// Its entry in the heap: any other one is a leftover.
+    queued: Instant,
     /// Renewals received whose round has not ended: they hold the expiry back.
     pub(crate) renewing: u32,
     /// The expiry was handed to the queue of proposals.
     pub(crate) expiring: bool,
+    /// Its only grant is on its way to the next in line.
+    pub(crate) passing_on: bool,
     /// An operator asked for the end of its only grant.
     pub(crate) draining: bool,
+}
+
+impl Timed {
+    /// What ends it is on its way to the log, so that no renewal is promised from memory.
+    pub(crate) fn ends_soon(&self) -> bool {
+        self.expiring || self.passing_on
+    }
 }
 
 #[derive(Debug, Default)]
@@ -69,17 +83,25 @@ impl LeaseClock {
     pub(crate) fn start(&mut self, id: LeaseId, base: Instant, ttl_ms: u64) {
         let ttl = Duration::from_millis(ttl_ms);
         let before = self.deadline(id);
+        let old = self.leases.get(&id);
+        let bound = base + ttl;
+        let queued = old.map_or(bound, |old| old.queued.min(bound));
         let timed = Timed {
             base,
             ttl,
             outages: self.outages,
             floor: before.unwrap_or(base),
-            renewing: self.leases.get(&id).map_or(0, |old| old.renewing),
-            expiring: false,
-            draining: self.leases.get(&id).is_some_and(|old| old.draining),
+            queued,
+            renewing: old.map_or(0, |old| old.renewing),
+            // What is on its way to the log cannot be called back.
+            expiring: old.is_some_and(|old| old.expiring),
+            passing_on: old.is_some_and(|old| old.passing_on),
+            draining: old.is_some_and(|old| old.draining),
         };
+        if old.is_none_or(|old| old.queued != queued) {
+            self.due.push(Reverse((queued, id)));
+        }
         self.leases.insert(id, timed);
-        self.due.push(Reverse((base + ttl, id)));
     }
 
     /// Renews a lease from `received` on.
@@ -100,7 +122,9 @@ impl LeaseClock {
         // Many short leases leave many entries of longer ones behind.
         if self.due.len() > 1_024 && self.due.len() > 4 * self.leases.len() {
             let leases = &self.leases;
-            self.due.retain(|Reverse((_, id))| leases.contains_key(id));
+            self.due.retain(|Reverse((at, id))| {
+                leases.get(id).is_some_and(|timed| timed.queued == *at)
+            });
         }
     }
 
@@ -115,12 +139,14 @@ impl LeaseClock {
     }
 
     fn deadline_of(&self, timed: &Timed) -> Instant {
-        let added = (self.outages - timed.outages).min(ADDED_MAX);
+        let added = (self.outages.saturating_sub(timed.outages)).min(ADDED_MAX);
         let mut deadline = (timed.base + timed.ttl + added).max(timed.floor);
         if let Some(end) = self.last_outage_end.filter(|end| *end > timed.base) {
             deadline = deadline.max(end + (timed.ttl / 3).min(FAIR_CHANCE_MAX));
         }
-        deadline
+        // A renewal received in the middle of an outage gains no more than it lost.
+        let end = self.counted_until.map_or(timed.base, |until| until.max(timed.base));
+        deadline.min(end + timed.ttl).max(timed.floor)
     }
 
     /// Adds an outage that ended at `end`. Never puts a deadline beyond `end` + TTL, because the
@@ -154,17 +180,20 @@ impl LeaseClock {
                 Some(Reverse((at, _))) if *at <= now => {}
                 _ => break,
             }
-            let Some(Reverse((_, id))) = self.due.pop() else { break };
+            let Some(Reverse((at, id))) = self.due.pop() else { break };
             let Some(deadline) = self.deadline(id) else { continue };
             let Some(timed) = self.leases.get_mut(&id) else { continue };
+            if timed.queued != at {
+                continue;
+            }
             // A draining grant has a due entry of its own, so that its end is told as forced.
             if timed.expiring || timed.draining {
                 continue;
             }
-            if deadline > now {
-                self.due.push(Reverse((deadline, id)));
-            } else if timed.renewing > 0 {
-                self.due.push(Reverse((now + Duration::from_millis(50), id)));
+            if deadline > now || timed.renewing > 0 {
+                // One that a renewal holds back is looked at again a little later.
+                timed.queued = if deadline > now { deadline } else { now + HELD_BACK };
+                self.due.push(Reverse((timed.queued, id)));
             } else {
                 timed.expiring = true;
                 expired.push(id);
@@ -177,6 +206,7 @@ impl LeaseClock {
     pub(crate) fn not_expired(&mut self, id: LeaseId, again_at: Instant) {
         if let Some(timed) = self.leases.get_mut(&id) {
             timed.expiring = false;
+            timed.queued = again_at;
             self.due.push(Reverse((again_at, id)));
         }
     }
@@ -279,6 +309,32 @@ mod tests {
         assert_eq!(clock.expired(start + S, 10), [id]);
         clock.not_expired(id, start + 2 * S);
         assert_eq!(clock.expired(start + 2 * S, 10), [id]);
+    }
+
+    #[test]
+    fn an_expiry_on_its_way_is_not_undone_by_a_new_ttl() {
+        let (mut clock, id, start) = clock(1_000);
+        assert_eq!(clock.expired(start + S, 10), [id]);
+        clock.start(id, start + S, 60_000);
+        assert!(clock.get(id).expect("it lives").expiring);
+        assert!(clock.expired(start + 100 * S, 10).is_empty(), "nor proposed twice");
+    }
+
+    #[test]
+    fn a_renewal_within_an_outage_gains_no_more_than_a_ttl() {
+        let (mut clock, id, start) = clock(10_000);
+        clock.renew(id, start + 19 * S);
+        clock.outage(20 * S, start + 20 * S);
+        assert_eq!(clock.deadline(id), Some(start + 30 * S));
+    }
+
+    #[test]
+    fn changing_the_ttl_again_and_again_leaves_one_entry() {
+        let (mut clock, id, start) = clock(10_000);
+        for n in 0..10_000u64 {
+            clock.start(id, start + Duration::from_millis(n), 10_000 + n % 7);
+        }
+        assert_eq!(clock.due.len(), 1);
     }
 
     #[test]

@@ -13,12 +13,30 @@ pub(crate) enum Due {
     /// The connection of a ticket is lost and its place is kept: say so in the log.
     Detach { ticket: TicketId, attachment: u32, window_ends: Instant },
     /// A grant that was not handed out, or not claimed in the time asked for. `attachment` is
-    /// that of the request which did not get it: a newer one keeps the grant.
-    PassOn { token: Token, attachment: u32, lease: LeaseId, single: bool },
+    /// that of the request which did not get it: a newer one keeps the grant. With `claim` it was
+    /// handed out, and a renewal of its lease keeps it.
+    PassOn(PassOn),
     /// A draining grant's deadline.
     EndDrained { token: Token, outages: Duration },
     /// A lease that is ended in pieces.
     Continue(LeaseId),
+}
+
+/// A grant that goes on to the next in line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PassOn {
+    pub(crate) token: Token,
+    pub(crate) attachment: u32,
+    pub(crate) lease: LeaseId,
+    pub(crate) single: bool,
+    pub(crate) claim: bool,
+}
+
+impl PassOn {
+    pub(crate) fn of(grant: &Grant, claim: bool) -> Self {
+        let Grant { token, attachment, lease, single, .. } = *grant;
+        Self { token, attachment, lease, single, claim }
+    }
 }
 
 type Key = (Instant, u64);
@@ -37,18 +55,14 @@ pub(crate) struct DueList {
 impl DueList {
     pub(crate) fn add(&mut self, at: Instant, due: Due) {
         self.seq += 1;
-        if let Due::PassOn { token, .. } = due {
-            self.kept(token);
-            self.passing_on.insert(token, (at, self.seq));
+        if let Due::PassOn(pass_on) = due {
+            self.kept(pass_on.token);
+            self.passing_on.insert(pass_on.token, (at, self.seq));
+            if pass_on.claim {
+                self.claims.entry(pass_on.lease).or_default().push(pass_on.token);
+            }
         }
         self.list.insert((at, self.seq), due);
-    }
-
-    /// The grant passes on at `at` unless its lease is renewed before.
-    pub(crate) fn add_claim(&mut self, at: Instant, grant: &Grant) {
-        let Grant { token, attachment, lease, single, .. } = *grant;
-        self.add(at, Due::PassOn { token, attachment, lease, single });
-        self.claims.entry(lease).or_default().push(token);
     }
 
     /// The lease was renewed: what waits for a claim on it stays.
@@ -61,8 +75,19 @@ impl DueList {
     /// The grant does not pass on; answers when it would have.
     pub(crate) fn kept(&mut self, token: Token) -> Option<Instant> {
         let key = self.passing_on.remove(&token)?;
-        self.list.remove(&key);
+        if let Some(Due::PassOn(pass_on)) = self.list.remove(&key) {
+            self.forget_claim(pass_on);
+        }
         Some(key.0)
+    }
+
+    fn forget_claim(&mut self, pass_on: PassOn) {
+        if let Some(tokens) = self.claims.get_mut(&pass_on.lease) {
+            tokens.retain(|token| *token != pass_on.token);
+            if tokens.is_empty() {
+                self.claims.remove(&pass_on.lease);
+            }
+        }
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
@@ -72,9 +97,9 @@ impl DueList {
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Due> {
         let entry = self.list.first_entry().filter(|entry| entry.key().0 <= now)?;
         let due = entry.remove();
-        if let Due::PassOn { token, lease, .. } = due {
-            self.passing_on.remove(&token);
-            self.claims.remove(&lease);
+        if let Due::PassOn(pass_on) = due {
+            self.passing_on.remove(&pass_on.token);
+            self.forget_claim(pass_on);
         }
         Some(due)
     }
@@ -88,7 +113,12 @@ mod tests {
     const LEASE: LeaseId = LeaseId(7);
 
     fn pass_on(attachment: u32) -> Due {
-        Due::PassOn { token: TOKEN, attachment, lease: LEASE, single: true }
+        Due::PassOn(PassOn { token: TOKEN, attachment, lease: LEASE, single: true, claim: false })
+    }
+
+    fn claim(token: u64) -> Due {
+        let (token, lease) = (Token(token), LEASE);
+        Due::PassOn(PassOn { token, attachment: 1, lease, single: false, claim: true })
     }
 
     #[test]
@@ -110,6 +140,20 @@ mod tests {
         assert_eq!(list.kept(TOKEN), Some(now));
         assert_eq!(list.pop(now), None);
         assert_eq!(list.kept(TOKEN), None);
+    }
+
+    #[test]
+    fn a_renewal_claims_what_waits_for_a_claim_and_nothing_else() {
+        let (mut list, now) = (DueList::default(), Instant::now());
+        list.add(now, pass_on(1));
+        list.add(now, claim(40));
+        list.add(now + Duration::from_secs(4), claim(41));
+        assert_eq!(list.pop(now), Some(pass_on(1)));
+        assert_eq!(list.pop(now), Some(claim(40)), "one claim has run out");
+        list.add(now, claim(40));
+        list.claimed(LEASE);
+        assert_eq!(list.pop(now + Duration::from_secs(9)), None, "the renewal claimed both");
+        assert!(list.claims.is_empty() && list.passing_on.is_empty());
     }
 
     #[test]

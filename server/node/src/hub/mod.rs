@@ -13,7 +13,7 @@ use crate::runtime;
 use cell::{Answer, Cell, ReplyTo};
 use clock::LeaseClock;
 use due::{Due, DueList};
-use leasehold_core::{LeaseId, LockTable, TicketId};
+use leasehold_core::{LeaseId, LockTable, TicketId, Token};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ pub(crate) struct Hub {
     memory: Mutex<Memory>,
     /// Something is due earlier than the keeper knew.
     pub(crate) changed: Notify,
-    shutting_down: AtomicBool,
+    refusing: AtomicBool,
+    stopped: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +41,8 @@ pub(crate) struct Memory {
     pub(crate) waiting: HashMap<TicketId, Vec<Sleeper>>,
     pub(crate) batches: HashMap<u64, OnItsWay>,
     pub(crate) due: DueList,
+    /// Losses that a renewal of the lease has named: the next one confirms them.
+    pub(crate) told: HashMap<LeaseId, Vec<Token>>,
 }
 
 /// A request that stands in line.
@@ -48,6 +51,8 @@ pub(crate) struct Sleeper {
     pub(crate) cell: Arc<Cell>,
     pub(crate) answer: oneshot::Sender<Answer>,
     pub(crate) has_request_id: bool,
+    pub(crate) ticket: TicketId,
+    pub(crate) attachment: u32,
 }
 
 /// A batch that was handed to Raft.
@@ -85,7 +90,8 @@ impl Hub {
             proposer: runtime::random() as u64,
             memory: Mutex::default(),
             changed: Notify::new(),
-            shutting_down: AtomicBool::new(false),
+            refusing: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
         })
     }
 
@@ -97,8 +103,19 @@ impl Hub {
         self.memory().term
     }
 
-    pub(crate) fn is_shutting_down(&self) -> bool {
-        self.shutting_down.load(Ordering::Acquire)
+    /// New requests are refused; what was begun goes on.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.refusing.load(Ordering::Acquire)
+    }
+
+    /// Nothing is proposed any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.changed.notify_one();
     }
 
     /// Takes over in `term`: every lease gets its full TTL from now. The caller holds the table,
@@ -138,14 +155,20 @@ impl Hub {
         }
     }
 
-    /// Answers everybody who waits; their tickets stay in line.
-    pub(crate) fn shut_down(&self) {
-        self.shutting_down.store(true, Ordering::Release);
-        let sleepers: Vec<Sleeper> =
-            self.memory().waiting.drain().flat_map(|(_, all)| all).collect();
+    /// Answers everybody who waits. Those who can come back keep their places; but no place is
+    /// attached any more, so that nothing is granted to somebody who is not there.
+    pub(crate) fn refuse(&self, claim_window_ms: u64) {
+        let mut memory = self.memory();
+        self.refusing.store(true, Ordering::Release);
+        let sleepers: Vec<Sleeper> = memory.waiting.drain().flat_map(|(_, all)| all).collect();
+        let now = runtime::now();
         for sleeper in sleepers {
+            let Sleeper { ticket, attachment, has_request_id, .. } = sleeper;
+            memory.connection_lost(ticket, attachment, has_request_id, now, claim_window_ms);
             sleeper.fail(Failure::ShuttingDown);
         }
+        drop(memory);
+        self.changed.notify_one();
     }
 
     pub(crate) fn on_its_way(&self, seq: u64, batch: OnItsWay) {
@@ -166,7 +189,7 @@ impl Hub {
         let mut memory = self.memory();
         let term = memory.term.ok_or(CannotRenew::NotLeading)?;
         let timed = memory.clock.get_mut(lease).ok_or(CannotRenew::NotTimed)?;
-        if timed.expiring {
+        if timed.ends_soon() {
             return Err(CannotRenew::Expiring);
         }
         if timed.draining {
@@ -187,23 +210,40 @@ impl Hub {
         self.deadline(lease).map_or(ttl_ms, |at| runtime::ms(at.saturating_duration_since(now)))
     }
 
-    /// Asks the keeper to do something at `at`.
-    pub(crate) fn add_due(&self, at: Instant, due: Due) {
-        self.memory().due.add(at, due);
-        self.changed.notify_one();
+    /// Asks the keeper to do something at `at`, if the term in which that was decided lasts.
+    pub(crate) fn add_due(&self, term: u64, at: Instant, due: Due) {
+        let mut memory = self.memory();
+        if memory.term == Some(term) {
+            memory.due.add(at, due);
+            drop(memory);
+            self.changed.notify_one();
+        }
+    }
+
+    /// What a renewal of this lease is about to name; answers what an earlier one has named, which
+    /// its owner has confirmed by renewing again.
+    pub(crate) fn tell_losses(&self, lease: LeaseId, tokens: Vec<Token>) -> Vec<Token> {
+        let mut memory = self.memory();
+        let before = if tokens.is_empty() {
+            memory.told.remove(&lease)
+        } else {
+            memory.told.insert(lease, tokens)
+        };
+        before.unwrap_or_default()
     }
 }
 
 impl Renewing<'_> {
-    /// The round that began after the receipt has ended well. Looks at the lease once more;
-    /// answers its promise and its deadline, or `None` if it is not ours to renew any more.
-    pub(crate) fn confirmed(self) -> Option<(Instant, Instant)> {
+    /// The round that began after the receipt has ended well, in the leadership of `term`. Looks
+    /// at the lease once more; answers its promise and its deadline, or `None` if it is not ours
+    /// to renew any more.
+    pub(crate) fn confirmed(self, term: u64) -> Option<(Instant, Instant)> {
         let mut memory = self.hub.memory();
-        if memory.term != Some(self.term) {
+        if memory.term != Some(self.term) || term != self.term {
             return None;
         }
         let timed = memory.clock.get(self.lease)?;
-        if timed.expiring || timed.draining {
+        if timed.ends_soon() || timed.draining {
             return None;
         }
         memory.clock.renew(self.lease, self.received);
@@ -229,6 +269,7 @@ impl Memory {
     fn forget(&mut self) -> Vec<ReplyTo> {
         self.clock.clear();
         self.due = DueList::default();
+        self.told.clear();
         let batches = self.batches.drain().flat_map(|(_, batch)| batch.replies);
         let mut replies: Vec<ReplyTo> = batches.collect();
         for sleeper in self.waiting.drain().flat_map(|(_, all)| all) {
@@ -239,6 +280,16 @@ impl Memory {
             }));
         }
         replies
+    }
+
+    /// An entry that took this long to be applied was one that nothing could overtake: nothing
+    /// could be committed meanwhile.
+    pub(crate) fn count_stall(&mut self, handed: Instant) {
+        let now = runtime::now();
+        let took = now.saturating_duration_since(handed);
+        if took > crate::keeper::SILENT {
+            self.clock.outage(took, now);
+        }
     }
 
     /// A draining grant ends at the deadline that its lease has now.

@@ -102,7 +102,8 @@ impl Queue {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.state.lock().ops.len()
+        // A committed id waits for company and is no work by itself.
+        self.state.lock().ops.iter().filter(|queued| queued.op.is_urgent()).count()
     }
 
     pub(super) fn close(&self) {

@@ -1,0 +1,94 @@
+//! Disk space that is kept for what frees locks.
+//!
+//! While there is little left, acquires are refused and everything that ends something goes on.
+//! A file holds the reserve, because free space that is only counted belongs to whoever takes it
+//! first: when others go on filling the disk, the file is emptied, and its space is what releases
+//! and expiries are written to.
+
+use crate::metrics::Metrics;
+use crate::runtime;
+use rustix::fs::FallocateFlags;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const FILE: &str = "reserve";
+
+/// What is kept, and whether it is needed.
+#[derive(Debug, Clone)]
+pub(crate) struct Reserve {
+    dir: PathBuf,
+    bytes: u64,
+    metrics: Metrics,
+    full: Arc<AtomicBool>,
+}
+
+impl Reserve {
+    pub(crate) fn new(dir: PathBuf, bytes: u64, metrics: Metrics) -> Self {
+        Self { dir, bytes, metrics, full: Arc::new(AtomicBool::new(false)) }
+    }
+
+    /// Only what ends something may be written.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
+    /// Compares the free space with the reserve.
+    pub(crate) async fn look(&self) {
+        let this = self.clone();
+        match runtime::blocking(move || this.measure()).await {
+            Some(Ok((free, needed))) => self.tell(free, needed),
+            Some(Err(error)) => tracing::warn!(%error, "free disk space is not known"),
+            None => {}
+        }
+    }
+
+    fn measure(&self) -> io::Result<(u64, bool)> {
+        let free = self.free()?;
+        if free < self.bytes / 2 {
+            // Others take what is left: from here on only this space is sure.
+            self.hold(0)?;
+            return Ok((free, true));
+        }
+        // Not before there is so much that taking it does not bring the node back to here.
+        if free >= self.bytes.saturating_mul(3) {
+            self.hold(self.bytes)?;
+        }
+        Ok((free, free < self.bytes))
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        let fs = rustix::fs::statvfs(&self.dir)?;
+        Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
+    }
+
+    /// Makes the file this large, in allocated blocks.
+    fn hold(&self, bytes: u64) -> io::Result<()> {
+        let path = self.dir.join(FILE);
+        let file: File = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let held = file.metadata()?.len();
+        if bytes < held {
+            file.set_len(bytes)?;
+        } else if bytes > held {
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, free: u64, needed: bool) {
+        self.metrics.storage_full.set(i64::from(needed));
+        self.metrics.storage_free_bytes.set(i64::try_from(free).unwrap_or(i64::MAX));
+        let was_needed = self.full.swap(needed, Ordering::AcqRel);
+        match (was_needed, needed) {
+            (false, true) => tracing::warn!(
+                free_bytes = free,
+                reserve_bytes = self.bytes,
+                "little disk space is left: acquires are refused, releases and expiries go on"
+            ),
+            (true, false) => tracing::info!(free_bytes = free, "there is disk space again"),
+            _ => {}
+        }
+    }
+}
