@@ -20,7 +20,8 @@ environment (LEASEHOLD_ and the key in upper case), then flags. --print-config s
 and where it came from. Settings marked (new cluster) are replicated: they count when a cluster is
 founded and change nothing later.
 
-LEASEHOLD_LOG chooses what is logged to standard error, e.g. `debug` or `warn,leasehold_node=info`.
+LEASEHOLD_LOG chooses what is logged to standard error, e.g. `warn,leasehold=info`;
+`info,leasehold_http::refused=info` tells of every refused request with its trace_id.
 
 Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed.";
 

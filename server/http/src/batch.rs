@@ -11,8 +11,8 @@ pub(crate) async fn post(mut ask: Ask) -> Answered {
     let shape: wire::Batch<'_> = wire::parse(&body)?;
     let operations = from_wire::batch(shape, &ask.rules())?;
     let operated = ask.node().batch(ask.call, operations).await?;
-    let results = operated.iter().map(result).collect();
-    Ok(Answer::json(&wire::BatchResults { results }))
+    let results = operated.value.iter().map(result).collect();
+    Ok(Answer::json(&wire::BatchResults { results }).at(operated.revision))
 }
 
 fn result(operated: &Result<Operated, Failure>) -> BatchResult<'_> {

@@ -157,6 +157,13 @@ fn respond(mut fault: Fault, http: &HttpRequest) -> HttpResponse {
     if let Some(cause) = fault.internal.take() {
         tracing::error!(%trace, method = %http.method(), path = http.path(), cause, "request failed");
     }
+    let (status, code) = (fault.problem.status, fault.problem.code);
+    // A target of its own: a refusal is everyday work, and a log of all of them is for whoever
+    // looks for one trace.
+    tracing::info!(
+        target: "leasehold_http::refused",
+        %trace, method = %http.method(), path = http.path(), status, ?code, "request refused"
+    );
     fault.respond(trace)
 }
 

@@ -1,7 +1,7 @@
 //! Many operations in one request, each with its own outcome.
 
 use crate::acquire::Waiting;
-use crate::answer::{Call, Failure, Granted, Released, Renewed};
+use crate::answer::{AtRevision, Call, Failure, Granted, Released, Renewed};
 use crate::hub::cell::{Answer, ReplyTo};
 use crate::node::{ANSWER_WITHIN, Node};
 use crate::propose::{Class, Proposal};
@@ -51,7 +51,7 @@ impl Node {
         &self,
         call: Call,
         operations: Vec<Operation>,
-    ) -> Result<Vec<Result<Operated, Failure>>, Failure> {
+    ) -> Result<AtRevision<Vec<Result<Operated, Failure>>>, Failure> {
         self.check_open()?;
         let mut results = Vec::with_capacity(operations.len());
         let mut pending = Vec::new();
@@ -69,7 +69,8 @@ impl Node {
         }
         self.settle_all(call, &mut pending, &mut results, &mut untold).await;
         untold.iter_mut().for_each(Waiting::over);
-        Ok(results)
+        let revision = self.inner.shared.table.read().revision();
+        Ok(AtRevision { value: results, revision })
     }
 
     fn begin(&self, call: Call, operation: Operation) -> Pending<'_> {
