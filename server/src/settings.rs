@@ -313,6 +313,9 @@ impl Reader<'_> {
     fn http(&mut self) -> leasehold_http::Settings {
         let default = leasehold_http::Settings::default();
         let workers: usize = self.at_least(0, "http_workers");
+        if self.list("listen").is_empty() {
+            self.wrong("listen", "there is no address in it");
+        }
         leasehold_http::Settings {
             listen: self.addresses("listen"),
             ops_listen: self.addresses("ops_listen").into_iter().next(),

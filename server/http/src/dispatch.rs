@@ -11,7 +11,7 @@ use crate::routes::{Body, Class, Route};
 use crate::trace::TraceId;
 use crate::{accept, body, browser};
 use actix_web::dev::Payload;
-use actix_web::http::Method;
+use actix_web::http::{Method, header};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::FutureExt as _;
 use leasehold_node::Call;
@@ -72,7 +72,7 @@ pub(crate) async fn dispatch(
     let index = route.as_ref().map_or(place.routes.len(), |index| *index);
     let link = http.conn_data::<Rc<Link>>().cloned();
     if let Some(link) = &link {
-        link.entered();
+        link.entered(http.headers().contains_key(header::TRANSFER_ENCODING));
     }
     let watch = place.metrics[index].watch(received);
     let answered = match route {

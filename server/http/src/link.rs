@@ -21,7 +21,9 @@ enum Stage {
     /// Its head is arriving.
     Head { since: Instant },
     /// Its body is arriving.
-    Body,
+    Body { chunked: bool },
+    /// It was answered before the end of its body, which only the body itself can tell.
+    Rest { since: Instant },
     /// It is there as a whole, with this many bytes of body, and has no answer yet.
     Serving { body: usize },
 }
@@ -44,7 +46,7 @@ impl Link {
         match self.stage.get() {
             Stage::Idle => self.stage.set(Stage::Head { since: Instant::now() }),
             Stage::Serving { body } => return unanswered <= AHEAD_MAX + body,
-            Stage::Head { .. } | Stage::Body => {}
+            Stage::Head { .. } | Stage::Body { .. } | Stage::Rest { .. } => {}
         }
         true
     }
@@ -57,9 +59,18 @@ impl Link {
         }
     }
 
+    /// Since when the rest of an answered request has been arriving. The HTTP layer waits for it
+    /// without a limit.
+    pub(crate) fn rest_since(&self) -> Option<Instant> {
+        match self.stage.get() {
+            Stage::Rest { since } => Some(since),
+            _ => None,
+        }
+    }
+
     /// The head is complete.
-    pub(crate) fn entered(&self) {
-        self.stage.set(Stage::Body);
+    pub(crate) fn entered(&self, chunked: bool) {
+        self.stage.set(Stage::Body { chunked });
     }
 
     /// The body is complete too.
@@ -70,7 +81,11 @@ impl Link {
     /// The answer is known. Told by the request and not by the write of its answer, before which
     /// the next request may have begun.
     pub(crate) fn answered(&self) {
-        self.stage.set(Stage::Idle);
+        let next = match self.stage.get() {
+            Stage::Body { chunked: true } => Stage::Rest { since: Instant::now() },
+            _ => Stage::Idle,
+        };
+        self.stage.set(next);
         self.unanswered.set(0);
     }
 }
@@ -89,7 +104,7 @@ mod tests {
         let since = link.head_since().expect("a head has begun");
         assert!(link.received(1));
         assert_eq!(link.head_since(), Some(since));
-        link.entered();
+        link.entered(false);
         assert!(link.received(9));
         assert_eq!(link.head_since(), None);
         link.answered();
@@ -97,10 +112,26 @@ mod tests {
     }
 
     #[test]
+    fn the_rest_of_a_chunked_body_is_timed_after_the_answer() {
+        let link = Link::new();
+        link.entered(true);
+        assert_eq!(link.rest_since(), None);
+        link.answered();
+        assert!(link.rest_since().is_some());
+        link.entered(true);
+        link.serving(10);
+        link.answered();
+        assert_eq!(link.rest_since(), None, "all of it was there");
+        link.entered(false);
+        link.answered();
+        assert_eq!(link.rest_since(), None, "there is none");
+    }
+
+    #[test]
     fn only_a_little_may_be_sent_ahead_of_an_answer() {
         let link = Link::new();
         assert!(link.received(100 + 200_000));
-        link.entered();
+        link.entered(true);
         link.serving(200_000);
         assert!(link.received(AHEAD_MAX - 100));
         assert!(!link.received(1));

@@ -80,9 +80,9 @@ impl Rim {
         Rc::clone(&self.link)
     }
 
-    /// Whether the head that is arriving has had its time.
-    fn head_is_late(&mut self, cx: &mut Context<'_>) -> bool {
-        while let Some(since) = self.link.head_since() {
+    /// Whether the head, or the rest of an answered request, that is arriving has had its time.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        while let Some(since) = self.link.head_since().or(self.link.rest_since()) {
             let due = Instant::from_std(since) + self.head_timeout;
             let timer = self.head_timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
             if timer.as_mut().poll(cx).is_pending() {
@@ -188,7 +188,11 @@ impl AsyncRead for Rim {
                 }
                 Poll::Ready(Ok(()))
             }
-            Poll::Pending if self.head_is_late(cx) => self.cut_late_head(cx),
+            Poll::Pending if self.is_late(cx) => match self.link.rest_since() {
+                // It has had its answer: this reads like a connection that the client closed.
+                Some(_) => Poll::Ready(Ok(())),
+                None => self.cut_late_head(cx),
+            },
             other => other,
         }
     }

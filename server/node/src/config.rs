@@ -80,3 +80,26 @@ impl NodeConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What openraft does by default loses acknowledged grants and issues tokens twice.
+    #[test]
+    fn a_crashed_leader_never_resumes_its_term_without_an_election() {
+        let raft = NodeConfig::new(1, PathBuf::new()).raft();
+        assert_eq!(raft.enable_leader_restore, Some(false));
+        assert_eq!(
+            openraft::Config::default().enable_leader_restore,
+            None,
+            "the default has changed: look again"
+        );
+    }
+
+    #[test]
+    fn the_timing_is_consistent() {
+        let raft = NodeConfig::new(1, PathBuf::new()).raft();
+        assert!(raft.enable_pre_vote == Some(true) && raft.validate().is_ok());
+    }
+}

@@ -133,11 +133,22 @@ impl Hub {
         for lease in table.ending_leases() {
             memory.due.add(now, Due::Continue(lease));
         }
+        // No connection of an earlier leader reaches this one. Who can come back keeps its place
+        // for its TTL; meanwhile nothing is granted to it.
         for ticket in table.tickets() {
+            let (id, attachment) = (ticket.id, ticket.attachment);
             let ttl_ms = table.lease(ticket.lease).map_or(0, |(_, ttl_ms)| ttl_ms);
-            let window = ttl_ms.max(table.limits().claim_window_ms);
-            let at = now + Duration::from_millis(window);
-            memory.due.add(at, Due::Leave { ticket: ticket.id, attachment: ticket.attachment });
+            let window_ends =
+                now + Duration::from_millis(ttl_ms.max(table.limits().claim_window_ms));
+            match (&ticket.request_id, ticket.attached) {
+                (None, _) => memory.due.add(now, Due::Leave { ticket: id, attachment }),
+                (Some(_), true) => {
+                    memory.due.add(now, Due::Detach { ticket: id, attachment, window_ends })
+                }
+                (Some(_), false) => {
+                    memory.due.add(window_ends, Due::Leave { ticket: id, attachment })
+                }
+            }
         }
         memory.term = Some(term);
         drop(memory);
