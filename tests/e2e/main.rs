@@ -1,21 +1,30 @@
 //! The service as its clients see it: the real binary, real HTTP, one file per story.
 
+mod ages;
 mod batch;
 mod bounds;
 mod browsers;
+mod capacity;
+mod claims;
 mod deadlock;
 mod edges;
+mod exits;
+mod forgetting;
 mod freeze;
 mod health;
 mod idempotency;
 mod leases;
 mod line;
+mod lone;
 mod paused;
 mod reads;
 mod release;
 mod renew;
 mod requests;
 mod shutdown;
+mod stopping;
+mod storage;
+mod storm;
 mod waiting;
 
 use leasehold_harness::{Builder, Server};

@@ -44,7 +44,10 @@ impl Node {
         let give_up_at = wait_ends.max(call.received + Duration::from_secs(30));
         let first = match wait_ms {
             0 => runtime::timeout_at(call.deadline.unwrap_or(give_up_at), &mut answer).await,
-            _ => runtime::timeout_at(wait_ends, &mut answer).await,
+            _ => tokio::select! {
+                told = runtime::timeout_at(wait_ends, &mut answer) => told,
+                () = self.inner.hub.refused() => None,
+            },
         };
         let told = match first {
             Some(told) => {
@@ -54,10 +57,16 @@ impl Node {
             // grant finds nobody and passes on.
             None if wait_ms == 0 => return Err(Failure::OutcomeUnknown { request_id }),
             None => {
+                let refused = self.inner.hub.is_refusing();
+                let keep_place = if refused { request_id.is_some() } else { keep_place };
                 let stopped =
                     self.stop_waiting(call, &mut waiting, &mut answer, keep_place, give_up_at);
                 // Given up without an answer, the request counts as abandoned, not as told.
-                stopped.await.map_err(|failure| failure.of_request(request_id.as_ref()))?
+                let stopped = stopped.await.map_err(|failure| match failure {
+                    Failure::WaitTimeout(_) if refused => Failure::ShuttingDown,
+                    other => other.of_request(request_id.as_ref()),
+                });
+                stopped?
             }
         };
         waiting.over();
@@ -114,25 +123,23 @@ impl Node {
         keep_place: bool,
         give_up_at: Instant,
     ) -> Result<Answer, Failure> {
-        let Phase::Queued { ticket, attachment } = waiting.cell.phase() else {
-            // Its command has no outcome yet, or the grant is on its way here.
-            let told = runtime::timeout_at(give_up_at, &mut *answer).await;
-            return match (told, waiting.cell.phase()) {
-                (Some(Ok(told)), _) => Ok(told),
-                (_, Phase::Queued { .. }) => {
-                    Box::pin(self.stop_waiting(call, waiting, answer, keep_place, give_up_at)).await
-                }
-                _ => Err(Failure::OutcomeUnknown { request_id: None }),
-            };
-        };
-        let timeout = self.wait_timeout(call, ticket);
-        match self.leave(ticket, attachment, keep_place).await? {
-            Outcome::Refused(Refusal::NotWaiting) => {
-                answer.await.map_err(|_| Failure::OutcomeUnknown { request_id: None })
+        let unknown = Failure::OutcomeUnknown { request_id: None };
+        loop {
+            if let Phase::Queued { ticket, attachment } = waiting.cell.phase() {
+                let timeout = self.wait_timeout(call, ticket);
+                return match self.leave(ticket, attachment, keep_place).await? {
+                    Outcome::Refused(Refusal::NotWaiting) => answer.await.map_err(|_| unknown),
+                    _ => {
+                        waiting.over();
+                        Err(Failure::WaitTimeout(Box::new(timeout)))
+                    }
+                };
             }
-            _ => {
-                waiting.over();
-                Err(Failure::WaitTimeout(Box::new(timeout)))
+            // Its command has no outcome yet, or its answer is on the way here.
+            tokio::select! {
+                told = &mut *answer => return told.map_err(|_| unknown),
+                () = waiting.cell.changed() => {}
+                () = runtime::sleep_until(give_up_at) => return Err(unknown),
             }
         }
     }

@@ -6,7 +6,7 @@
 use crate::answer::Failure;
 use crate::batcher::Batcher;
 use crate::confirm::Confirmer;
-use crate::history::History;
+use crate::history::{Filter, History};
 use crate::hub::cell::{Answer, ReplyTo};
 use crate::hub::due::{Due, PassOn};
 use crate::hub::{Hub, Memory};
@@ -40,8 +40,7 @@ const CHORES: Duration = Duration::from_secs(1);
 /// How often disk space is looked at. Others may fill a disk quickly.
 const DISK: Duration = Duration::from_millis(200);
 /// How often at most, and how seldom at least, old things are forgotten.
-const FORGET: std::ops::RangeInclusive<Duration> =
-    Duration::from_secs(1)..=Duration::from_secs(3_600);
+const FORGET: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(10);
 
 pub(crate) struct Keeper {
     pub(crate) hub: Arc<Hub>,
@@ -97,7 +96,7 @@ impl Keeper {
             }
             self.do_due(term, now);
             if now >= forget_at {
-                forget_at = now + self.forget_old(term);
+                forget_at = now + self.forget_old(term).await;
             }
         }
     }
@@ -263,7 +262,7 @@ impl Keeper {
 
     /// Forgets ended requests and old records; answers when to look again. Age is counted by the
     /// wall clock, for nothing else depends on it.
-    fn forget_old(&self, term: u64) -> Duration {
+    async fn forget_old(&self, term: u64) -> Duration {
         let (limits, oldest, at_ms) = {
             let table = self.shared.table.read();
             (table.limits().clone(), table.oldest_ended_at_ms(), table.at_ms())
@@ -272,7 +271,7 @@ impl Keeper {
         let ended_before_ms = now_ms.saturating_sub(limits.remember_ms);
         let history_before_ms = now_ms.saturating_sub(limits.history_ms);
         let requests = oldest.is_some_and(|oldest| oldest < ended_before_ms);
-        let records = self.history.len().is_ok_and(|records| records > 0);
+        let records = self.has_records_before(history_before_ms).await;
         if (requests || records) && self.hub.term() == Some(term) {
             drop(
                 self.propose(
@@ -283,6 +282,15 @@ impl Keeper {
         }
         let age_ms = limits.remember_ms.min(limits.history_ms);
         Duration::from_millis(age_ms / 16).clamp(*FORGET.start(), *FORGET.end())
+    }
+}
+
+impl Keeper {
+    async fn has_records_before(&self, ended_before_ms: u64) -> bool {
+        let history = self.history.clone();
+        let until = Filter::EndedUntil(ended_before_ms.saturating_sub(1));
+        let page = runtime::blocking(move || history.page(&until, None, 1)).await;
+        page.and_then(Result::ok).is_some_and(|page| !page.records.is_empty())
     }
 }
 

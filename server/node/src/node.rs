@@ -351,8 +351,7 @@ impl Node {
     /// Answers everybody who waits, so that they come back to another node or later. New
     /// requests are refused from here on.
     pub fn refuse(&self) {
-        let window_ms = self.limits().claim_window_ms;
-        self.inner.hub.refuse(window_ms);
+        self.inner.hub.refuse();
     }
 
     /// Stops Raft and closes the files.

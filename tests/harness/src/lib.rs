@@ -6,6 +6,7 @@
 
 mod answer;
 mod client;
+mod disk;
 mod history;
 mod random;
 mod server;
@@ -14,6 +15,7 @@ mod wait;
 
 pub use answer::Answer;
 pub use client::{Client, encode};
+pub use disk::Disk;
 pub use history::{Breach, History};
 pub use random::Random;
 pub use serde_json::{Value, json};

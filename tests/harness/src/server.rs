@@ -68,10 +68,11 @@ pub struct Refused {
 /// A server, running or dead, together with its data.
 #[derive(Debug)]
 pub struct Server {
+    /// Before `home`: what it said is read when it is dropped, and lies in there.
+    process: Option<Process>,
     builder: Builder,
     home: TempDir,
     data_dir: PathBuf,
-    process: Option<Process>,
 }
 
 impl Server {

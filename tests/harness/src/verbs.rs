@@ -89,4 +89,13 @@ impl Client {
     pub fn keep_alive(&mut self, lease: &str) -> Answer {
         self.call("POST", &format!("/v1/leases/{lease}/keep-alive"), &[], b"")
     }
+
+    /// The value of a metric without labels. It may be as old as the node's last look.
+    #[track_caller]
+    pub fn metric(&mut self, name: &str) -> u64 {
+        let answer = self.get("/metrics");
+        let text = String::from_utf8_lossy(&answer.body);
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("no metric {name} in {answer}"))
+    }
 }

@@ -6,7 +6,6 @@
 use super::cell::{Acquirer, Answer, Cell, GrantedAt, Phase, ReplyTo};
 use super::due::{Due, PassOn};
 use super::{Hub, Memory, OnItsWay, Sleeper};
-use crate::answer::Failure;
 use crate::runtime;
 use crate::state::Sink;
 use crate::types::Batch;
@@ -35,10 +34,8 @@ impl Sink for Hub {
             Some(OnItsWay { handed, replies }) => (handed, replies),
             None => (runtime::now(), Vec::new()),
         };
-        let stopping = self.is_refusing();
         memory.count_stall(handed);
-        let mut step =
-            Step { memory: &mut memory, handed, table, stopping, unclaimed: BTreeMap::new() };
+        let mut step = Step { memory: &mut memory, handed, table, unclaimed: BTreeMap::new() };
         step.run(batch, applied, replies);
         let sooner = memory.due.next() != before;
         drop(memory);
@@ -54,8 +51,6 @@ struct Step<'a> {
     memory: &'a mut Memory,
     handed: Instant,
     table: &'a LockTable,
-    /// Nobody is left to wait: the node is stopping.
-    stopping: bool,
     /// Grants of this entry that no live request was told of yet, and when they pass on.
     unclaimed: BTreeMap<Token, (Instant, Arc<Grant>)>,
 }
@@ -87,17 +82,8 @@ impl Step<'_> {
     fn queued(&mut self, acquirer: Acquirer, ticket: TicketId, attachment: u32) {
         let window_ms = self.table.limits().claim_window_ms;
         let Acquirer { cell, answer, has_request_id } = acquirer;
-        let sleeper = Sleeper { cell, answer, has_request_id, ticket, attachment };
-        if self.stopping {
-            sleeper.fail(Failure::ShuttingDown);
-            self.memory.connection_lost(
-                ticket,
-                attachment,
-                has_request_id,
-                runtime::now(),
-                window_ms,
-            );
-        } else if sleeper.cell.advance(Phase::Queued { ticket, attachment }) {
+        let sleeper = Sleeper { cell, answer, has_request_id };
+        if sleeper.cell.advance(Phase::Queued { ticket, attachment }) {
             let sleepers = self.memory.waiting.entry(ticket).or_default();
             // Earlier requests for the same place whose clients are gone.
             sleepers.retain(|earlier| !earlier.answer.is_closed());

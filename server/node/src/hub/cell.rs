@@ -10,7 +10,7 @@ use leasehold_core::outcome::{Grant, Outcome};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// How far a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +31,12 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Cell {
     phase: Mutex<Phase>,
+    changed: Notify,
 }
 
 impl Cell {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { phase: Mutex::new(Phase::Proposed) })
+        Arc::new(Self { phase: Mutex::new(Phase::Proposed), changed: Notify::new() })
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -49,7 +50,14 @@ impl Cell {
             return false;
         }
         *phase = next;
+        drop(phase);
+        self.changed.notify_one();
         true
+    }
+
+    /// Returns when the log got further with it, also if that was before this call.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// The client is gone; answers how far it had come.

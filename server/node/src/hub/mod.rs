@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 /// The leader's memory.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Hub {
     memory: Mutex<Memory>,
     /// Something is due earlier than the keeper knew.
     pub(crate) changed: Notify,
-    refusing: AtomicBool,
+    refusing: watch::Sender<bool>,
     stopped: AtomicBool,
 }
 
@@ -51,8 +51,6 @@ pub(crate) struct Sleeper {
     pub(crate) cell: Arc<Cell>,
     pub(crate) answer: oneshot::Sender<Answer>,
     pub(crate) has_request_id: bool,
-    pub(crate) ticket: TicketId,
-    pub(crate) attachment: u32,
 }
 
 /// A batch that was handed to Raft.
@@ -90,7 +88,7 @@ impl Hub {
             proposer: runtime::random() as u64,
             memory: Mutex::default(),
             changed: Notify::new(),
-            refusing: AtomicBool::new(false),
+            refusing: watch::Sender::new(false),
             stopped: AtomicBool::new(false),
         })
     }
@@ -105,7 +103,7 @@ impl Hub {
 
     /// New requests are refused; what was begun goes on.
     pub(crate) fn is_refusing(&self) -> bool {
-        self.refusing.load(Ordering::Acquire)
+        *self.refusing.borrow()
     }
 
     /// Nothing is proposed any more.
@@ -166,20 +164,16 @@ impl Hub {
         }
     }
 
-    /// Answers everybody who waits. Those who can come back keep their places; but no place is
-    /// attached any more, so that nothing is granted to somebody who is not there.
-    pub(crate) fn refuse(&self, claim_window_ms: u64) {
-        let mut memory = self.memory();
-        self.refusing.store(true, Ordering::Release);
-        let sleepers: Vec<Sleeper> = memory.waiting.drain().flat_map(|(_, all)| all).collect();
-        let now = runtime::now();
-        for sleeper in sleepers {
-            let Sleeper { ticket, attachment, has_request_id, .. } = sleeper;
-            memory.connection_lost(ticket, attachment, has_request_id, now, claim_window_ms);
-            sleeper.fail(Failure::ShuttingDown);
-        }
-        drop(memory);
-        self.changed.notify_one();
+    /// New requests are refused from here on, and whoever waits stops waiting.
+    pub(crate) fn refuse(&self) {
+        self.refusing.send_replace(true);
+    }
+
+    /// Returns when the node refuses new requests.
+    pub(crate) async fn refused(&self) {
+        let mut refusing = self.refusing.subscribe();
+        // The sender lives as long as this, so there is no other end.
+        let _ = refusing.wait_for(|refusing| *refusing).await;
     }
 
     pub(crate) fn on_its_way(&self, seq: u64, batch: OnItsWay) {
@@ -313,12 +307,5 @@ impl Memory {
         }
         let outages = self.clock.outages();
         self.due.add(at, Due::EndDrained { token: grant.token, outages });
-    }
-}
-
-impl Sleeper {
-    pub(crate) fn fail(self, failure: Failure) {
-        self.cell.advance(cell::Phase::Over);
-        let _ = self.answer.send(Answer::Failed(failure));
     }
 }
