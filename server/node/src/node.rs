@@ -21,6 +21,7 @@ use crate::state::{Shared, StateMachine};
 use crate::types::{CommittedLeader, Member};
 use futures_util::FutureExt as _;
 use leasehold_core::{Command, LeaseId, Limits, Outcome};
+use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -299,7 +300,7 @@ impl Node {
     /// The node that leads, as far as this one knows.
     #[must_use]
     pub fn leader(&self) -> Option<u64> {
-        self.inner.leading.borrow().map(|_| self.inner.id)
+        self.inner.raft.server_metrics().borrow_watched().current_leader
     }
 
     /// The log is applied, and somebody leads or did so a moment ago.
@@ -309,7 +310,8 @@ impl Node {
             return false;
         }
         let mut ready = self.inner.ready.lock();
-        if self.leader().is_some() {
+        let led = self.inner.leading.borrow().is_some();
+        if led || self.leader().is_some_and(|leader| leader != self.inner.id) {
             *ready = Some(runtime::now());
             return true;
         }

@@ -171,9 +171,11 @@ pub(crate) fn create(db: &redb::Database) -> Result<(), redb::Error> {
     Ok(txn.commit()?)
 }
 
-/// Whether all tables are there and begin and end with readable rows.
-pub(crate) fn check(db: &impl ReadableDatabase) -> Result<(), redb::Error> {
-    View::open(db).map(|_| ())
+/// Whether all tables are there and begin and end with readable rows; answers the log entry up
+/// to which the file is complete.
+pub(crate) fn check(db: &impl ReadableDatabase) -> Result<u64, redb::Error> {
+    View::open(db)?;
+    Ok(read_layout(db)?.applied)
 }
 
 pub(super) fn resource_key(resource: &ResourceName) -> u64 {

@@ -175,7 +175,8 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
     // All are looked at before any is opened in earnest, since that may repair it.
     let found = probe::probe(&path(log::FILE), log::tables::load)?;
     let loaded = probe::probe(&path(state::FILE), slots::load)?;
-    probe::probe(&path(history::FILE), history::tables::check)?;
+    let complete_upto = probe::probe(&path(history::FILE), history::tables::check)?;
+    check_history(&path(history::FILE), complete_upto, loaded.as_ref().map(|(head, _)| head))?;
 
     let sizes = &setup.sizes;
     let history =
@@ -198,6 +199,23 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
         setup.fatal.clone(),
     );
     Ok(Opened { log, machine, shared, history, _hold: hold })
+}
+
+/// A snapshot is valid only after the history was durable up to it, and the log before it may be
+/// purged: a history that ends earlier is damaged or older, and nothing could complete it.
+fn check_history(
+    path: &Path,
+    complete_upto: u64,
+    head: Option<&SlotHead>,
+) -> Result<(), OpenError> {
+    let snapshot = head.and_then(|head| head.meta.last_log_id).map_or(0, |id| id.index);
+    if complete_upto >= snapshot {
+        return Ok(());
+    }
+    let what = format!(
+        "it ends at log entry {complete_upto}, and the snapshot at {snapshot}: it is damaged, or older than the other files"
+    );
+    Err(OpenError::Refused { path: path.to_owned(), what, cause: None })
 }
 
 fn history_store(setup: &Setup, db: Database) -> Result<History, StorageFault> {

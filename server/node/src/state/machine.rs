@@ -65,8 +65,9 @@ impl StateMachine {
                     Payload::Membership(members) => {
                         let members = StoredMembership::new(Some(id), members);
                         self.shared.position.lock().membership = members;
+                        self.history.push(&[], id.index);
                     }
-                    Payload::Blank => {}
+                    Payload::Blank => self.history.push(&[], id.index),
                 }
                 self.shared.position.lock().last = Some(id);
             }
