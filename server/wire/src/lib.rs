@@ -3,7 +3,9 @@
 //! | file | holds |
 //! | --- | --- |
 //! | [`acquire`], [`renew`], [`release`], [`cancel_wait`], [`batch`], [`lease`], [`fence`] | one verb, its request and its answer |
-//! | [`lock`], [`page`], [`health`] | what readers get |
+//! | [`force_release`], [`domain`] | what operators ask for |
+//! | [`lock`], [`why`], [`client`], [`page`], [`health`] | what readers get |
+//! | [`event`], [`history`], [`audit`], [`stats`] | what happened, and how things are |
 //! | [`code`], [`problem`] | the one error shape |
 //! | [`parse()`], `diagnose` | strict reading: first fast, then, only after a failure, precise |
 //! | [`mode`], [`metadata`], [`id`], [`time`] | the pieces that several shapes share |
@@ -16,12 +18,18 @@
 //! - Tokens are numbers below 2^53; every other identifier is an opaque string.
 
 pub mod acquire;
+pub mod audit;
 pub mod batch;
 pub mod cancel_wait;
+pub mod client;
 pub mod code;
 mod diagnose;
+pub mod domain;
+pub mod event;
 pub mod fence;
+pub mod force_release;
 pub mod health;
+pub mod history;
 pub mod id;
 pub mod lease;
 pub mod lock;
@@ -32,14 +40,22 @@ pub mod parse;
 pub mod problem;
 pub mod release;
 pub mod renew;
+pub mod stats;
 pub mod time;
+pub mod why;
 
 pub use acquire::{Acquire, Grant, Holding, PolicyVerdict};
+pub use audit::AuditRecord;
 pub use batch::{Batch, BatchResult, BatchResults, Operation};
 pub use cancel_wait::{CancelWait, WaitCancelled};
+pub use client::ClientSummary;
 pub use code::Code;
+pub use domain::{Domain, SetDomain};
+pub use event::{Event, EventKind, Gap};
 pub use fence::{FenceCheck, FenceChecked};
+pub use force_release::{ForceRelease, ForceReleased, ForceWhen};
 pub use health::Health;
+pub use history::{EndedHow, GrantRecord, GrantState};
 pub use id::HexId;
 pub use lease::{
     KeepAlive, KeepAliveMany, KeptAlive, KeptAliveMany, Lease, LeaseEnded, LeaseGrant, LeaseOpened,
@@ -53,4 +69,6 @@ pub use parse::{Invalid, Shape, parse};
 pub use problem::{CycleStep, Problem};
 pub use release::{NotReleased, Release, Released};
 pub use renew::{EndedGrant, Renew, Renewed};
+pub use stats::{Attention, Concern, Config, Latency, Setting, Severity, Stats};
 pub use time::Time;
+pub use why::{Usage, Why, WhyState};

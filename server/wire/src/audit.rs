@@ -1,0 +1,29 @@
+//! `GET /v1/audit`: who did what, when, from where, and with what result.
+
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// One thing that somebody did to what is not their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRecord<'a> {
+    /// Its number in the order of all changes. Opaque.
+    pub revision: Cow<'a, str>,
+    /// When, by the wall clock of the leader of that time.
+    pub happened_at: Time,
+    /// Who did it.
+    pub principal: Cow<'a, str>,
+    /// The address that the request came from.
+    pub source: Cow<'a, str>,
+    /// What was done: `force_release_now`, `force_release_drain`, `set_domain`, ...
+    pub action: Cow<'a, str>,
+    /// To what: a resource or a domain.
+    pub target: Cow<'a, str>,
+    /// To which grant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
+    /// Why, in the words of whoever did it.
+    pub reason: Cow<'a, str>,
+    /// `done`, or the code of the refusal.
+    pub result: Cow<'a, str>,
+}
