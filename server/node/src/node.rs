@@ -447,3 +447,7 @@ pub(crate) struct Told {
     pub(crate) handed: Instant,
     pub(crate) revision: u64,
 }
+
+#[cfg(test)]
+#[path = "node_tests.rs"]
+mod tests;

@@ -1,0 +1,64 @@
+//! A whole node in a directory of its own.
+
+use super::*;
+use crate::answer::Call;
+use crate::read::LocksFilter;
+use leasehold_core::{ClientId, Owner, Principal, ResourceName, command};
+use std::path::Path;
+
+async fn start(dir: &Path) -> Node {
+    let config = NodeConfig { reserve_bytes: 0, ..NodeConfig::new(1, dir.to_owned()) };
+    let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
+    Node::start(config, metrics).await.expect("the node starts")
+}
+
+fn acquire(node: &Node, resource: &str) -> command::Acquire {
+    command::Acquire {
+        resource: ResourceName::parse(resource).expect("a name"),
+        owner: Owner {
+            principal: Principal::parse("anonymous").expect("a name"),
+            client: ClientId::parse("w1").expect("a name"),
+        },
+        basis: command::Basis::Single { lease: node.new_lease_id(), ttl_ms: 600_000 },
+        mode: command::Mode::Exclusive,
+        wait: false,
+        request_id: None,
+        claim_ms: None,
+        keep_place: false,
+        holding: Vec::new(),
+        metadata: None,
+        priority: 0,
+        ttl_cap_ms: None,
+        policies: None,
+    }
+}
+
+/// What a node's files are like when its process is killed: nobody writes while they are copied.
+fn crash_image(dir: &Path) -> tempfile::TempDir {
+    let image = tempfile::tempdir().expect("a directory");
+    for entry in std::fs::read_dir(dir).expect("the directory is there") {
+        let entry = entry.expect("it can be listed");
+        std::fs::copy(entry.path(), image.path().join(entry.file_name())).expect("a copy");
+    }
+    image
+}
+
+/// How far the log is committed is written down with the entry after it, so the newest entry of a
+/// killed node is applied only once the node leads again. Whoever asks before that, and does not
+/// ask for more than what this node knows, must not be shown a past that was over already.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_node_serves_nothing_older_than_what_it_had_acknowledged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = start(dir.path()).await;
+    for round in 0..10 {
+        let asked = acquire(&node, &format!("r/{round}"));
+        node.acquire(Call::now(), asked, 0).await.expect("a grant");
+        let image = crash_image(dir.path());
+        let again = start(image.path()).await;
+        let filter = LocksFilter { limit: 100, ..LocksFilter::default() };
+        let page = again.locks(Call::now(), filter, true).await.expect("a stale read").value;
+        assert_eq!(page.items.len(), round + 1, "round {round}");
+        again.shutdown().await;
+    }
+    node.shutdown().await;
+}
