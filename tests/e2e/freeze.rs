@@ -30,6 +30,25 @@ fn a_server_that_was_frozen_for_longer_than_the_ttl_expires_nothing_early() {
     assert_eq!(waiter.finish().ok()["client_id"], "b");
 }
 
+/// A pause is nobody's business but the server's: whoever asked during it is served, not refused.
+#[test]
+fn what_was_asked_during_a_freeze_is_done_after_it() {
+    let server = server();
+    let mut clients: Vec<_> = (0..16).map(|_| server.client()).collect();
+    for round in 0..3 {
+        server.freeze();
+        for (i, client) in clients.iter_mut().enumerate() {
+            client.begin_acquire(&ask(&format!("r{round}/{i}"), "a", 60_000));
+        }
+        // Longer than an election takes.
+        std::thread::sleep(Duration::from_millis(1_500));
+        server.thaw();
+        for client in &mut clients {
+            client.finish().ok();
+        }
+    }
+}
+
 #[test]
 fn a_client_that_was_suspended_for_longer_than_its_ttl_is_told_that_its_grant_ended() {
     let server = server();
