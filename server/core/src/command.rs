@@ -4,7 +4,7 @@
 //! from the proposer, limits from the replicated state. Commands that a leader decides from its
 //! memory name the term of that decision and are void in an entry of any other term.
 
-use crate::ids::{LeaseId, TicketId, Token};
+use crate::ids::{LeaseId, Revision, TicketId, Token};
 use crate::limits::{DomainLimits, Limits};
 use crate::name::{Owner, RequestId, ResourceName};
 use std::sync::Arc;
@@ -148,6 +148,58 @@ pub enum ForceWhen {
     Now,
 }
 
+/// What an operator does, and what the audit keeps of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Administer {
+    /// Who does it.
+    pub by: crate::name::Principal,
+    /// The address that the request came from.
+    pub source: Arc<str>,
+    /// Why, in the operator's words.
+    pub reason: Arc<str>,
+    /// What is done.
+    pub action: Action,
+}
+
+/// What an operator may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Ends a grant against its holder's will.
+    ForceRelease {
+        /// Which resource.
+        resource: ResourceName,
+        /// The token that the operator saw: nothing happens if it is not the holder's any more.
+        token: Token,
+        /// When the next client is let in.
+        when: ForceWhen,
+    },
+    /// Ends a lease with all that is on it, whoever it belongs to.
+    RevokeLease {
+        /// Which lease.
+        lease: LeaseId,
+    },
+    /// Replaces, or with `None` removes, the limits of one domain.
+    SetDomain {
+        /// Which domain.
+        domain: Arc<str>,
+        /// Its limits.
+        limits: Option<DomainLimits>,
+        /// What must be there before.
+        expected: Expected,
+    },
+}
+
+/// What a change is conditional on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing.
+    Any,
+    /// That there is none yet.
+    Absent,
+    /// That the last change is this one.
+    Version(Revision),
+}
+
 /// Why a ticket leaves the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LeftHow {
@@ -212,19 +264,8 @@ pub enum Command {
         /// The request that waits.
         request_id: RequestId,
     },
-    /// Ends a grant against its holder's will.
-    ForceRelease {
-        /// Which resource.
-        resource: ResourceName,
-        /// The token that the operator saw: nothing happens if it is not the holder's any more.
-        token: Token,
-        /// When the next client is let in.
-        when: ForceWhen,
-        /// Who did it.
-        by: crate::name::Principal,
-        /// Why, for the record.
-        reason: Arc<str>,
-    },
+    /// Does something to what is not the caller's own. Recorded, also where it is refused.
+    Administer(Box<Administer>),
     /// Deadlines passed on the leader's clock.
     Expire {
         /// Which leases.
@@ -282,13 +323,6 @@ pub enum Command {
     },
     /// Replaces the limits.
     SetLimits(Box<Limits>),
-    /// Replaces, or with `None` removes, the limits of one domain.
-    SetDomain {
-        /// Which domain.
-        domain: Arc<str>,
-        /// Its limits.
-        limits: Option<DomainLimits>,
-    },
     /// The owner has seen the list of grants that ended without its doing.
     ConfirmEnded {
         /// Which lease.

@@ -161,6 +161,18 @@ impl<K: Ord + Clone, V: Clone> CowMap<K, V> {
         head.iter().chain(rest.flat_map(|(_, chunk)| chunk.iter())).map(|(k, v)| (k, v))
     }
 
+    /// Entries whose keys are below `before`, the highest first; `None`: all of them.
+    pub(crate) fn downwards_from<'a>(
+        &'a self,
+        before: Option<&'a K>,
+    ) -> impl Iterator<Item = (&'a K, &'a V)> {
+        let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+        let chunks = self.chunks.range((Bound::Unbounded, end)).rev();
+        // Only the highest of these chunks can hold keys that are not below.
+        let entries = chunks.flat_map(|(_, chunk)| chunk.iter().rev()).map(|(k, v)| (k, v));
+        entries.skip_while(move |(k, _)| before.is_some_and(|before| *k >= before))
+    }
+
     /// Entries whose keys are in `range`, in order.
     pub(crate) fn range<R: RangeBounds<K>>(&self, range: R) -> impl Iterator<Item = (&K, &V)> {
         let start = range.start_bound().cloned();
@@ -285,11 +297,13 @@ mod tests {
             }
             same(&map, &model);
             for (map, model) in &copies { same(map, model); }
+            prop_assert!(map.downwards_from(None).eq(model.iter().rev()));
             for from in [0u16, 1, 77, 500, 1_999] {
                 prop_assert!(map.range_from(Bound::Included(&from)).eq(model.range(from..)));
                 prop_assert!(map.range_from(Bound::Excluded(&from))
                     .eq(model.range((Bound::Excluded(from), Bound::Unbounded))));
                 prop_assert!(map.range(from..from + 300).eq(model.range(from..from + 300)));
+                prop_assert!(map.downwards_from(Some(&from)).eq(model.range(..from).rev()));
             }
         }
     }

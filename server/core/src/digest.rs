@@ -91,8 +91,9 @@ impl Digest {
                 self.word(head.last_ended).word(head.at_ms);
             }
             Row::Limits(limits) => self.limits(limits),
-            Row::Domain { domain, limits } => {
-                self.word(3).text(domain).maybe(limits.queue_max.map(u64::from));
+            Row::Domain { domain, settings } => {
+                let queue_max = settings.limits.queue_max.map(u64::from);
+                self.word(3).text(domain).word(settings.version.0).maybe(queue_max);
             }
             Row::Lease(lease) => self.lease(lease),
             Row::Grant(grant) => self.grant(grant),

@@ -3,7 +3,7 @@
 use crate::command::{EndedHow, ForceWhen};
 use crate::ids::Token;
 use crate::machine::Step;
-use crate::name::{Principal, ResourceName};
+use crate::name::ResourceName;
 use crate::outcome::{EventKind, Outcome};
 use std::sync::Arc;
 
@@ -15,8 +15,6 @@ impl Step<'_> {
         resource: &ResourceName,
         token: Token,
         when: ForceWhen,
-        by: &Principal,
-        reason: &Arc<str>,
     ) -> Outcome {
         let grant = match self.grant_of(resource, token) {
             Ok(grant) => grant,
@@ -33,7 +31,7 @@ impl Step<'_> {
                 draining.draining = true;
                 let grant = Arc::new(draining);
                 self.state.grants.insert(token, grant.clone());
-                self.emit(EventKind::Draining { grant, by: by.clone(), reason: reason.clone() });
+                self.emit(EventKind::Draining { grant });
             }
         }
         Outcome::Done { more: false }

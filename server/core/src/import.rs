@@ -117,8 +117,8 @@ impl Import {
         self.before = Some(key);
         match row {
             Row::Head(_) | Row::Limits(_) => return Err(ImportError::OutOfOrder),
-            Row::Domain { domain, limits } => {
-                self.state.domains.insert(domain, limits);
+            Row::Domain { domain, settings } => {
+                self.state.domains.insert(domain, settings);
             }
             Row::Lease(row) => self.put_lease(row),
             Row::Grant(grant) => self.put_grant(&grant)?,

@@ -5,7 +5,8 @@
 //! | [`name`], [`ids`], [`command`], [`outcome`] | the words: what may be asked and answered |
 //! | [`limits`] | every number that a rule compares with |
 //! | [`LockTable`] | the state and the one entrance, [`LockTable::apply`] |
-//! | `acquire`, `release`, `renew`, `lease`, `force`, `expire`, `trim` | one verb, one rule, one file |
+//! | `acquire`, `release`, `renew`, `lease`, `expire`, `trim` | one verb, one rule, one file |
+//! | `administer`, `force` | what operators do, and its record |
 //! | `queue`, `deadlock`, `requests` | who is next; waits that can never end; repeats |
 //! | [`row`], `snapshot`, `import` | the state as a canonical stream, its digest, and back |
 //! | [`view`] | what readers see |
@@ -27,6 +28,7 @@
 //! - **C9** Work per command does not grow with the number of locks or leases.
 
 mod acquire;
+mod administer;
 pub mod command;
 mod cow_map;
 mod deadlock;

@@ -1,5 +1,7 @@
 //! Every number that the rules compare with. Replicated: a node's own settings only seed it.
 
+use crate::ids::Revision;
+
 /// Bounds and windows of the whole service.
 ///
 /// Durations in milliseconds, counts in items, sizes in bytes.
@@ -68,6 +70,18 @@ impl Default for Limits {
             history_ms: 90 * 24 * 3_600_000,
         }
     }
+}
+
+/// How many domains may have settings of their own.
+pub const DOMAINS_MAX: usize = 4_096;
+
+/// What one domain has set for itself, and by which change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DomainSettings {
+    /// Its limits.
+    pub limits: DomainLimits,
+    /// The number of the change that set them: a version to compare with.
+    pub version: Revision,
 }
 
 /// What one domain may set for itself.

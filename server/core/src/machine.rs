@@ -55,9 +55,7 @@ impl Step<'_> {
             Command::Renew { grant, ttl_ms } => self.renew(grant, *ttl_ms),
             Command::EndLease { lease, caller } => self.end_lease(*lease, caller),
             Command::CancelWait { owner, request_id } => self.cancel_wait(owner, request_id),
-            Command::ForceRelease { resource, token, when, by, reason } => {
-                self.force_release(resource, *token, *when, by, reason)
-            }
+            Command::Administer(order) => self.administer(order),
             Command::Expire { leases, .. } => self.expire(leases),
             Command::EndDrained { token, .. } => self.end_drained(*token),
             Command::PassOn { token, attachment, .. } => self.pass_on(*token, *attachment),
@@ -70,7 +68,6 @@ impl Step<'_> {
                 self.trim(*ended_before_ms, *history_before_ms)
             }
             Command::SetLimits(limits) => self.set_limits(limits),
-            Command::SetDomain { domain, limits } => self.set_domain(domain, *limits),
             Command::ConfirmEnded { lease, tokens } => self.confirm_ended(*lease, tokens),
         }
     }

@@ -3,7 +3,7 @@
 //! A refusal is an answer, not an error: "held by another" is the service at work. The core
 //! never fails; every command has an outcome.
 
-use crate::command::{EndedHow, LeftHow, Metadata, Mode, PolicyVerdict};
+use crate::command::{Administer, EndedHow, LeftHow, Metadata, Mode, PolicyVerdict};
 use crate::ids::{LeaseId, Revision, TicketId, Token};
 use crate::name::{Owner, RequestId, ResourceName};
 use std::sync::Arc;
@@ -56,6 +56,30 @@ pub struct GrantRecord {
     pub ended_at_ms: u64,
 }
 
+/// What an operator did, for the audit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditRecord {
+    /// Who, from where, why and what.
+    pub order: Administer,
+    /// What became of it.
+    pub result: AuditResult,
+}
+
+/// What became of something that an operator did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AuditResult {
+    /// It is done.
+    Done,
+    /// The token was not a live grant of the resource.
+    NotLive,
+    /// The lease had ended, or never was.
+    NoLease,
+    /// The present version was not the expected one.
+    VersionDiffers,
+    /// A bound was reached.
+    Full,
+}
+
 /// One step of a cycle of waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CycleStep {
@@ -100,6 +124,8 @@ pub enum Bound {
     Metadata,
     /// Every number below 2^53 was given out.
     Tokens,
+    /// Domains with settings of their own.
+    Domains,
 }
 
 /// Why a command changed nothing.
@@ -167,6 +193,11 @@ pub enum Refusal {
     RequestReused,
     /// No such ticket waits.
     NotWaiting,
+    /// The present version is not the one that the change is conditional on.
+    VersionDiffers {
+        /// The present one; `None` if there is none.
+        current: Option<Revision>,
+    },
     /// The command was decided in another term, or its subject changed since.
     Void,
 }
@@ -293,11 +324,9 @@ pub enum EventKind {
     Draining {
         /// The grant.
         grant: Arc<Grant>,
-        /// Who asked.
-        by: crate::name::Principal,
-        /// Why.
-        reason: Arc<str>,
     },
+    /// An operator did something, or tried to. Comes after what it changed.
+    Audited(Arc<AuditRecord>),
     /// A lease has more on it than one step could end.
     Ending {
         /// Its id.

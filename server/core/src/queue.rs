@@ -243,7 +243,7 @@ impl Step<'_> {
 
     pub(crate) fn queue_max(&self, resource: &ResourceName) -> u32 {
         let of_domain =
-            self.state.domains.get(resource.domain()).and_then(|limits| limits.queue_max);
+            self.state.domains.get(resource.domain()).and_then(|own| own.limits.queue_max);
         of_domain.unwrap_or(self.state.limits.queue_max)
     }
 }

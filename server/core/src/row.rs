@@ -6,7 +6,7 @@
 
 use crate::command::{EndedHow, Metadata, Mode, PolicyVerdict};
 use crate::ids::{LeaseId, TicketId, Token};
-use crate::limits::{DomainLimits, Limits};
+use crate::limits::{DomainSettings, Limits};
 use crate::name::{Owner, RequestId, ResourceName};
 use crate::outcome::Grant;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub enum Row {
     Domain {
         /// Which.
         domain: Arc<str>,
-        /// Its limits.
-        limits: DomainLimits,
+        /// Its limits and their version.
+        settings: DomainSettings,
     },
     /// A lease.
     Lease(LeaseRow),

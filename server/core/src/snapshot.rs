@@ -26,7 +26,7 @@ impl Frozen {
         let domains = state
             .domains
             .iter()
-            .map(|(domain, limits)| Row::Domain { domain: domain.clone(), limits: *limits });
+            .map(|(domain, settings)| Row::Domain { domain: domain.clone(), settings: *settings });
         let leases = state.leases.iter().map(|(id, lease)| Row::Lease(lease.row(*id)));
         let grants = state.grants.iter().map(|(_, grant)| Row::Grant(grant.clone()));
         let tickets = state.tickets.iter().map(|(_, ticket)| Row::Ticket(ticket.clone()));

@@ -3,7 +3,7 @@
 use crate::command::{EndedHow, Mode};
 use crate::cow_map::CowMap;
 use crate::ids::{LeaseId, TicketId, Token};
-use crate::limits::{DomainLimits, Limits};
+use crate::limits::{DomainSettings, Limits};
 use crate::name::{Owner, RequestId, ResourceName};
 use crate::outcome::Grant;
 use crate::row::{EndedRow, Got, Head, LostGrant, Ticket};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) struct State {
     pub(crate) head: Head,
     pub(crate) limits: Arc<Limits>,
-    pub(crate) domains: BTreeMap<Arc<str>, DomainLimits>,
+    pub(crate) domains: BTreeMap<Arc<str>, DomainSettings>,
     pub(crate) locks: CowMap<ResourceName, Lock>,
     pub(crate) grants: CowMap<Token, Arc<Grant>>,
     pub(crate) tickets: CowMap<TicketId, Arc<Ticket>>,

@@ -1,7 +1,7 @@
-//! Forgetting and settings: what is bounded by age or changed by an operator is a log entry, so
+//! Forgetting, and the limits: what is bounded by age or changed by a setting is a log entry, so
 //! that every node forgets and changes at the same one.
 
-use crate::limits::{DomainLimits, Limits};
+use crate::limits::Limits;
 use crate::machine::Step;
 use crate::outcome::{EventKind, Outcome};
 use std::sync::Arc;
@@ -30,21 +30,6 @@ impl Step<'_> {
         if *self.state.limits != *limits {
             self.state.limits = Arc::new(limits.clone());
             self.emit(EventKind::LimitsChanged);
-        }
-        Outcome::Done { more: false }
-    }
-
-    pub(crate) fn set_domain(
-        &mut self,
-        domain: &Arc<str>,
-        limits: Option<DomainLimits>,
-    ) -> Outcome {
-        let before = match limits {
-            Some(limits) => self.state.domains.insert(domain.clone(), limits),
-            None => self.state.domains.remove(domain),
-        };
-        if before != limits {
-            self.emit(EventKind::DomainChanged { domain: domain.clone() });
         }
         Outcome::Done { more: false }
     }

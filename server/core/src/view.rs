@@ -2,7 +2,7 @@
 
 use crate::command::{Acquire, Mode};
 use crate::ids::{LeaseId, TicketId, Token};
-use crate::limits::Limits;
+use crate::limits::{DomainSettings, Limits};
 use crate::machine::LockTable;
 use crate::name::{ClientId, Owner, RequestId, ResourceName};
 use crate::outcome::{Blockers, Bound as BoundOf, Grant, Refusal};
@@ -148,9 +148,38 @@ impl LockTable {
     #[must_use]
     pub fn line_of(&self, resource: &ResourceName) -> (usize, u32) {
         let of_domain =
-            self.state.domains.get(resource.domain()).and_then(|limits| limits.queue_max);
+            self.state.domains.get(resource.domain()).and_then(|own| own.limits.queue_max);
         let max = of_domain.unwrap_or(self.state.limits.queue_max);
         (self.state.locks.get(resource).map_or(0, Lock::line_len), max)
+    }
+
+    /// What a domain has set for itself.
+    #[must_use]
+    pub fn domain(&self, name: &str) -> Option<DomainSettings> {
+        self.state.domains.get(name).copied()
+    }
+
+    /// Domains with settings of their own, by name, after `after`.
+    #[must_use]
+    pub fn domains(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Slice<(Arc<str>, DomainSettings), Arc<str>> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.state.domains.range::<str, _>((from, Bound::Unbounded));
+        let mut items: Vec<_> =
+            rest.map(|(name, own)| (name.clone(), *own)).take(limit + 1).collect();
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().filter(|_| more).map(|(name, _)| name.clone());
+        Slice { items, next }
+    }
+
+    /// How many domains have settings of their own.
+    #[must_use]
+    pub fn domains_len(&self) -> usize {
+        self.state.domains.len()
     }
 
     /// A refusal that applying this now would surely give, found from counters and the present
@@ -365,6 +394,29 @@ impl LockTable {
     /// Every place in a line.
     pub fn tickets(&self) -> impl Iterator<Item = &Arc<Ticket>> {
         self.state.tickets.iter().map(|(_, ticket)| ticket)
+    }
+
+    /// Live grants with tokens below `before`, the highest first. Looks at a bounded number of
+    /// them, like [`LockTable::locks`].
+    pub fn newest_grants(
+        &self,
+        before: Option<Token>,
+        limit: usize,
+        wanted: impl Fn(&Grant) -> bool,
+    ) -> Slice<Arc<Grant>, Token> {
+        let mut items = Vec::new();
+        let mut last = None;
+        let below = self.state.grants.downwards_from(before.as_ref());
+        for (looked_at, (token, grant)) in below.enumerate() {
+            if items.len() == limit || looked_at == SCAN_MAX {
+                return Slice { items, next: last };
+            }
+            last = Some(*token);
+            if wanted(grant) {
+                items.push(grant.clone());
+            }
+        }
+        Slice { items, next: None }
     }
 
     /// Every live grant.

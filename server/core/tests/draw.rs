@@ -1,16 +1,16 @@
 //! Random histories. A seed is a few small numbers; it becomes a command by looking at the table,
 //! so that most commands name what is there, and some name what is not.
 
-use crate::line::changed;
+use crate::line::{changed, order};
 use leasehold_core::command::{
-    Acquire, Basis, Caller, Command, ForceWhen, GrantRef, Holding, LeftHow, Metadata, Mode,
-    OpenLease,
+    Acquire, Action, Basis, Caller, Command, Expected, ForceWhen, GrantRef, Holding, LeftHow,
+    Metadata, Mode, OpenLease,
 };
 use leasehold_core::limits::{DomainLimits, Limits};
 use leasehold_core::name::{ClientId, Owner, Principal, RequestId, ResourceName};
 use leasehold_core::outcome::Grant;
 use leasehold_core::row::Ticket;
-use leasehold_core::{Header, LeaseId, LockTable, TicketId, Token};
+use leasehold_core::{Header, LeaseId, LockTable, Revision, TicketId, Token};
 use proptest::prelude::*;
 use std::fmt;
 use std::sync::Arc;
@@ -171,11 +171,8 @@ impl Drawer {
                 history_before_ms: u64::from(seed.flags % 2),
             },
             96..97 => Command::SetLimits(Box::new(new_limits(seed, table.limits()))),
-            97..98 => Command::SetDomain {
-                domain: Arc::from(["default", "d"][usize::from(seed.flags % 2)]),
-                limits: (!seed.pick.is_multiple_of(3))
-                    .then(|| DomainLimits { queue_max: (seed.pick % 3 == 1).then_some(2) }),
-            },
+            97..98 if seed.pick.is_multiple_of(5) => order(Action::RevokeLease { lease }),
+            97..98 => set_domain(seed, table),
             _ => Command::ConfirmEnded {
                 lease,
                 tokens: table
@@ -324,13 +321,29 @@ fn token(grant: Option<&Grant>, table: &LockTable) -> Token {
 }
 
 fn force(seed: Seed, grant: Option<&Grant>, table: &LockTable) -> Command {
-    Command::ForceRelease {
+    order(Action::ForceRelease {
         resource: grant.map_or(resource(seed.what), |grant| grant.resource.clone()),
         token: token(grant, table),
         when: if seed.flags.is_multiple_of(2) { ForceWhen::Drain } else { ForceWhen::Now },
-        by: Principal::parse("ops").expect("legal principal"),
-        reason: Arc::from("stuck"),
-    }
+    })
+}
+
+/// With the right version, a wrong one, or none.
+fn set_domain(seed: Seed, table: &LockTable) -> Command {
+    let domain = ["default", "d"][usize::from(seed.flags % 2)];
+    let version = table.domain(domain).map(|own| own.version);
+    let expected = match (seed.flags / 2 % 4, version) {
+        (0, _) => Expected::Absent,
+        (1, Some(version)) => Expected::Version(version),
+        (2, _) => Expected::Version(Revision(3)),
+        _ => Expected::Any,
+    };
+    order(Action::SetDomain {
+        domain: Arc::from(domain),
+        limits: (!seed.pick.is_multiple_of(3))
+            .then(|| DomainLimits { queue_max: (seed.pick % 3 == 1).then_some(2) }),
+        expected,
+    })
 }
 
 /// Mostly the present attachment, sometimes an older or newer one.

@@ -3,11 +3,11 @@
 //! ```text
 //! acquire R by=A [as=P] (lease=ID ttl=N | on=ID) [shared] [wait] [req=ID] [prio=N] [claim=N]
 //!         [keep] [cap=N] [holding=R#T,R#T] [meta=k:v,k:v]
-//! release R T [by=A]           renew R T ttl=N [by=A]      force R T drain|now
+//! release R T [by=A]           renew R T ttl=N [by=A]      force R T drain|now   revoke L
 //! open ID by=A ttl=N [meta=..] end ID [by=A]               continue ID
 //! cancel REQ by=A              detach TICKET N             leave TICKET N HOW
 //! expire ID ID ..              drained T                   passon T N
-//! trim ended=N history=N       limits k=N ..               domain D queue_max=N|none
+//! trim ended=N history=N       limits k=N ..               domain D queue_max=N|none [if=N|absent]
 //! confirm ID T,T
 //! ```
 //!
@@ -15,12 +15,12 @@
 //! the present term unless `term=N` says another.
 
 use leasehold_core::command::{
-    Acquire, Basis, Caller, Command, ForceWhen, GrantRef, Holding, LeftHow, Metadata, Mode,
-    OpenLease,
+    Acquire, Action, Administer, Basis, Caller, Command, Expected, ForceWhen, GrantRef, Holding,
+    LeftHow, Metadata, Mode, OpenLease,
 };
 use leasehold_core::limits::{DomainLimits, Limits};
 use leasehold_core::name::{ClientId, Owner, Principal, RequestId, ResourceName};
-use leasehold_core::{LeaseId, TicketId, Token};
+use leasehold_core::{LeaseId, Revision, TicketId, Token};
 use std::sync::Arc;
 
 /// What stands on a line: words in order, and `key=value` pairs.
@@ -101,13 +101,12 @@ pub(crate) fn parse(line: &str, term: u64, limits: &Limits) -> Command {
         }),
         "end" => Command::EndLease { lease: lease(words.at(1)), caller: words.caller() },
         "cancel" => Command::CancelWait { owner: words.owner(), request_id: request(words.at(1)) },
-        "force" => Command::ForceRelease {
+        "force" => order(Action::ForceRelease {
             resource: resource(words.at(1)),
             token: Token(number(words.at(2))),
             when: if words.has("now") { ForceWhen::Now } else { ForceWhen::Drain },
-            by: Principal::parse("ops").expect("legal principal"),
-            reason: Arc::from("stuck"),
-        },
+        }),
+        "revoke" => order(Action::RevokeLease { lease: lease(words.at(1)) }),
         "expire" => {
             Command::Expire { leases: words.plain[1..].iter().map(|id| lease(id)).collect(), term }
         }
@@ -132,9 +131,11 @@ pub(crate) fn parse(line: &str, term: u64, limits: &Limits) -> Command {
             history_before_ms: words.number("history").unwrap_or(0),
         },
         "limits" => Command::SetLimits(Box::new(changed(limits, &words.pairs))),
-        "domain" => {
-            Command::SetDomain { domain: Arc::from(words.at(1)), limits: domain_limits(&words) }
-        }
+        "domain" => order(Action::SetDomain {
+            domain: Arc::from(words.at(1)),
+            limits: domain_limits(&words),
+            expected: expected(&words),
+        }),
         "confirm" => Command::ConfirmEnded {
             lease: lease(words.at(1)),
             tokens: words.at(2).split(',').map(|token| Token(number(token))).collect(),
@@ -171,6 +172,24 @@ fn acquire(words: &Words<'_>) -> Acquire {
 
 fn held((name, token): (&str, &str)) -> Holding {
     Holding { resource: resource(name), token: Token(number(token)) }
+}
+
+/// What an operator of the tests does.
+pub(crate) fn order(action: Action) -> Command {
+    Command::Administer(Box::new(Administer {
+        by: Principal::parse("ops").expect("legal principal"),
+        source: Arc::from("10.0.0.7:4711"),
+        reason: Arc::from("stuck"),
+        action,
+    }))
+}
+
+fn expected(words: &Words<'_>) -> Expected {
+    match words.get("if") {
+        None => Expected::Any,
+        Some("absent") => Expected::Absent,
+        Some(version) => Expected::Version(Revision(number(version))),
+    }
 }
 
 fn domain_limits(words: &Words<'_>) -> Option<DomainLimits> {

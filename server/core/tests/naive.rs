@@ -2,12 +2,14 @@
 //! looking at everything. Slow, and therefore easy to believe.
 
 use leasehold_core::command::{
-    Acquire, Basis, Caller, Command, EndedHow, ForceWhen, GrantRef, LeftHow, Metadata, Mode,
+    Acquire, Action, Administer, Basis, Caller, Command, EndedHow, Expected, ForceWhen, GrantRef,
+    LeftHow, Metadata, Mode,
 };
-use leasehold_core::limits::{DomainLimits, Limits};
+use leasehold_core::limits::{DomainLimits, DomainSettings, Limits};
 use leasehold_core::name::{Owner, RequestId, ResourceName};
 use leasehold_core::outcome::{
-    Blockers, Bound, CycleStep, Event, EventKind, Grant, GrantRecord, Outcome, Refusal,
+    AuditRecord, AuditResult, Blockers, Bound, CycleStep, Event, EventKind, Grant, GrantRecord,
+    Outcome, Refusal,
 };
 use leasehold_core::row::{LostGrant, Ticket};
 use leasehold_core::{Applied, Header, LeaseId, Revision, TicketId, Token};
@@ -44,7 +46,7 @@ struct Ended {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Naive {
     limits: Limits,
-    domains: BTreeMap<String, DomainLimits>,
+    domains: BTreeMap<String, DomainSettings>,
     now_ms: u64,
     term: u64,
     revision: u64,
@@ -87,9 +89,7 @@ impl Naive {
             Command::Renew { grant, ttl_ms } => self.renew(grant, *ttl_ms),
             Command::EndLease { lease, caller } => self.end_lease(*lease, caller),
             Command::CancelWait { owner, request_id } => self.cancel(owner, request_id),
-            Command::ForceRelease { resource, token, when, by, reason } => {
-                self.force(resource, *token, *when == ForceWhen::Now, by, reason)
-            }
+            Command::Administer(order) => Ok(self.administer(order)),
             Command::Expire { leases, term } => self.in_term(*term).map(|()| self.expire(leases)),
             Command::EndDrained { token, term } => {
                 self.in_term(*term).and_then(|()| self.drained(*token))
@@ -122,14 +122,6 @@ impl Naive {
                 if self.limits != **limits {
                     self.limits = (**limits).clone();
                     self.tell(EventKind::LimitsChanged);
-                }
-                DONE
-            }
-            Command::SetDomain { domain, limits } => {
-                let before = self.domains.remove(&**domain);
-                self.domains.extend(limits.map(|limits| (domain.to_string(), limits)));
-                if before != *limits {
-                    self.tell(EventKind::DomainChanged { domain: domain.clone() });
                 }
                 DONE
             }
@@ -391,7 +383,7 @@ impl Naive {
     fn check_line(&self, asked: &Acquire) -> Result<(), Refusal> {
         let queue_length = self.line(&asked.resource).len();
         let of_domain =
-            self.domains.get(asked.resource.domain()).and_then(|limits| limits.queue_max);
+            self.domains.get(asked.resource.domain()).and_then(|own| own.limits.queue_max);
         let mine = self.tickets.iter().filter(|ticket| *ticket.owner == asked.owner).count();
         let bounds = [
             (Bound::Queue, queue_length, u64::from(of_domain.unwrap_or(self.limits.queue_max))),
@@ -804,13 +796,61 @@ impl Naive {
         DONE
     }
 
+    fn administer(&mut self, order: &Administer) -> Outcome {
+        let done = match &order.action {
+            Action::ForceRelease { resource, token, when } => {
+                self.force(resource, *token, *when == ForceWhen::Now)
+            }
+            Action::RevokeLease { lease } => match self.living(*lease) {
+                Ok(_) => Ok(self.end_pieces(&[*lease], EndedHow::Revoked)),
+                Err(refusal) => Err(refusal),
+            },
+            Action::SetDomain { domain, limits, expected } => {
+                self.set_domain(domain, *limits, *expected)
+            }
+        };
+        let result = match &done {
+            Ok(_) => AuditResult::Done,
+            Err(Refusal::NotLive) => AuditResult::NotLive,
+            Err(Refusal::VersionDiffers { .. }) => AuditResult::VersionDiffers,
+            Err(_) => AuditResult::NoLease,
+        };
+        let record = AuditRecord { order: order.clone(), result };
+        self.tell(EventKind::Audited(Arc::new(record)));
+        done.unwrap_or_else(Outcome::Refused)
+    }
+
+    fn set_domain(
+        &mut self,
+        domain: &Arc<str>,
+        limits: Option<DomainLimits>,
+        expected: Expected,
+    ) -> Result<Outcome, Refusal> {
+        let before = self.domains.get(&**domain).copied();
+        let current = before.map(|own| own.version);
+        let fits = match expected {
+            Expected::Any => true,
+            Expected::Absent => before.is_none(),
+            Expected::Version(_) => expected == current.map_or(Expected::Absent, Expected::Version),
+        };
+        if !fits {
+            return Err(Refusal::VersionDiffers { current });
+        }
+        if before.map(|own| own.limits) != limits {
+            self.tell(EventKind::DomainChanged { domain: domain.clone() });
+            let version = Revision(self.revision);
+            self.domains.remove(&**domain);
+            let own = limits.map(|limits| DomainSettings { limits, version });
+            self.domains.extend(own.map(|own| (domain.to_string(), own)));
+        }
+        DONE
+    }
+
     fn force(
         &mut self,
         resource: &ResourceName,
         token: Token,
         now: bool,
-        by: &leasehold_core::Principal,
-        reason: &Arc<str>,
     ) -> Result<Outcome, Refusal> {
         let grant = self.live(resource, token)?;
         if now {
@@ -820,7 +860,7 @@ impl Naive {
             let grant = Arc::new(Grant { draining: true, ..(*grant).clone() });
             let slot = self.grants.iter_mut().find(|one| one.token == token).expect("found above");
             *slot = grant.clone();
-            self.tell(EventKind::Draining { grant, by: by.clone(), reason: reason.clone() });
+            self.tell(EventKind::Draining { grant });
         }
         DONE
     }

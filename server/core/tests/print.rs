@@ -1,7 +1,7 @@
 //! A command as a line that `line` reads back, so that a random failure can be pasted.
 
 use leasehold_core::command::{
-    Acquire, Basis, Caller, Command, ForceWhen, GrantRef, LeftHow, Metadata, Mode,
+    Acquire, Action, Basis, Caller, Command, Expected, ForceWhen, GrantRef, LeftHow, Metadata, Mode,
 };
 use leasehold_core::limits::Limits;
 use leasehold_core::name::Owner;
@@ -37,12 +37,7 @@ fn body(command: &Command) -> String {
         Command::CancelWait { owner: who, request_id } => {
             format!("cancel {request_id} {}", owner(who))
         }
-        Command::ForceRelease { resource, token, when, .. } => {
-            format!(
-                "force {resource} {token} {}",
-                if *when == ForceWhen::Now { "now" } else { "drain" }
-            )
-        }
+        Command::Administer(order) => action(&order.action),
         Command::Expire { leases, .. } => {
             leases.iter().fold("expire".to_owned(), |text, id| format!("{text} {:x}", id.0))
         }
@@ -57,11 +52,6 @@ fn body(command: &Command) -> String {
             format!("trim ended={ended_before_ms} history={history_before_ms}")
         }
         Command::SetLimits(limits) => format!("limits {}", all_limits(limits)),
-        Command::SetDomain { domain, limits } => match limits.map(|limits| limits.queue_max) {
-            Some(Some(max)) => format!("domain {domain} queue_max={max}"),
-            Some(None) => format!("domain {domain}"),
-            None => format!("domain {domain} none"),
-        },
         Command::ConfirmEnded { lease, tokens } => {
             let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();
             format!("confirm {:x} {}", lease.0, tokens.join(","))
@@ -101,6 +91,30 @@ fn acquire(asked: &Acquire) -> String {
         push(&mut text, format_args!(" holding={}", held.join(",")));
     }
     text + &metadata(asked.metadata.as_ref())
+}
+
+/// What an operator does, as a scenario writes it.
+pub(crate) fn action(action: &Action) -> String {
+    match action {
+        Action::ForceRelease { resource, token, when } => {
+            let when = if *when == ForceWhen::Now { "now" } else { "drain" };
+            format!("force {resource} {token} {when}")
+        }
+        Action::RevokeLease { lease } => format!("revoke {:x}", lease.0),
+        Action::SetDomain { domain, limits, expected } => {
+            let limits = match limits.map(|limits| limits.queue_max) {
+                Some(Some(max)) => format!(" queue_max={max}"),
+                Some(None) => String::new(),
+                None => " none".to_owned(),
+            };
+            let expected = match expected {
+                Expected::Any => String::new(),
+                Expected::Absent => " if=absent".to_owned(),
+                Expected::Version(version) => format!(" if={version}"),
+            };
+            format!("domain {domain}{limits}{expected}")
+        }
+    }
 }
 
 fn push(text: &mut String, more: std::fmt::Arguments<'_>) {

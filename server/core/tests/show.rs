@@ -1,7 +1,9 @@
 //! Outcomes and events as text.
 
-use leasehold_core::command::{EndedHow, Mode};
-use leasehold_core::outcome::{Blockers, Bound, Event, EventKind, Grant, Outcome, Refusal};
+use leasehold_core::command::{Administer, EndedHow, Mode};
+use leasehold_core::outcome::{
+    AuditRecord, Blockers, Bound, Event, EventKind, Grant, Outcome, Refusal,
+};
 use leasehold_core::row::Ticket;
 
 /// What one command was answered.
@@ -57,6 +59,10 @@ fn why(refusal: &Refusal) -> String {
         }
         Refusal::RequestReused => "request reused".to_owned(),
         Refusal::NotWaiting => "not waiting".to_owned(),
+        Refusal::VersionDiffers { current } => format!(
+            "version is {}",
+            current.map_or("none".to_owned(), |version| version.to_string())
+        ),
         Refusal::Void => "void".to_owned(),
     }
 }
@@ -102,8 +108,12 @@ pub(crate) fn event(event: &Event) -> String {
         EventKind::Ended(record) => {
             format!("ended {} {}", grant(&record.grant), how_name(record.how))
         }
-        EventKind::Draining { grant: given, by, reason } => {
-            format!("draining {} by {by}: {reason}", grant(given))
+        EventKind::Draining { grant: given } => format!("draining {}", grant(given)),
+        EventKind::Audited(record) => {
+            let AuditRecord { order, result } = &**record;
+            let Administer { by, source, reason, action } = order;
+            let action = crate::print::action(action);
+            format!("audited {action} by {by} from {source}: {reason}: {result:?}")
         }
         EventKind::Ending { lease } => format!("lease {:x} ending", lease.0),
         EventKind::LimitsChanged => "limits changed".to_owned(),
@@ -174,6 +184,7 @@ fn bound_name(bound: Bound) -> &'static str {
         Bound::Leases => "leases",
         Bound::LeaseItems => "lease items",
         Bound::Metadata => "metadata",
+        Bound::Domains => "domains",
         Bound::Tokens => "tokens",
     }
 }

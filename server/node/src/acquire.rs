@@ -242,6 +242,7 @@ fn bound_name(bound: Bound) -> &'static str {
         Bound::LeaseItems => "lease_grants",
         Bound::Metadata => "metadata",
         Bound::Tokens => "tokens",
+        Bound::Domains => "domains",
     }
 }
 

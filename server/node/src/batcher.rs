@@ -81,6 +81,11 @@ impl Batcher {
         self.proposals.len()
     }
 
+    /// How many commands wait, and how many may.
+    pub(crate) fn load(&self) -> (u64, u64) {
+        (self.proposals.len() as u64, self.proposals.max() as u64)
+    }
+
     /// Everything that waits, when nobody will ever take it.
     pub(crate) fn drain(&self) -> Vec<Proposal> {
         self.proposals.drain()

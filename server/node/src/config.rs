@@ -25,6 +25,10 @@ pub struct NodeConfig {
     /// A snapshot is written when the log since the last one is at least this long, in bytes, and
     /// at least as long as that snapshot.
     pub snapshot_log_bytes: u64,
+    /// Changes that watchers can still be told of, after which there is a gap.
+    pub events_max: u64,
+    /// Records of the audit that are kept.
+    pub audit_max: u64,
 }
 
 /// Raft's timing, in milliseconds. All of it goes together, so it is chosen by profile.
@@ -56,6 +60,8 @@ impl NodeConfig {
             timing: Timing::LAN,
             reserve_bytes: 64 << 20,
             snapshot_log_bytes: 32 << 20,
+            events_max: 262_144,
+            audit_max: 100_000,
         }
     }
 

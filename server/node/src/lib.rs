@@ -4,7 +4,10 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | [`Node`] (`node`) | the handle; `acquire`, `renew`, `release`, `lease`, `batch`, `read`: one verb a file |
+//! | [`Node`] (`node`) | the handle; `acquire`, `renew`, `release`, `lease`, `batch`, `administer`: one verb a file |
+//! | `read`, `grants`, `watch` | what readers ask: how it is, how it was, what happens |
+//! | `stats` | the node in numbers |
+//! | [`Change`] (`change`) | what watchers are told |
 //! | `propose`, `batcher` | commands gather into log entries; who goes first; into Raft |
 //! | `hub` | the leader's memory: deadlines, sleeping requests, things due |
 //! | `keeper` | the task that proposes what is due, and measures outages |
@@ -17,13 +20,16 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests drive the real clock"))]
 
 mod acquire;
+mod administer;
 pub mod answer;
 mod batch;
 mod batcher;
+mod change;
 mod codec;
 mod config;
 mod confirm;
 mod fatal;
+mod grants;
 mod history;
 mod hub;
 mod keeper;
@@ -41,17 +47,23 @@ mod renew;
 mod reserve;
 mod runtime;
 mod state;
+mod stats;
 mod types;
+mod watch;
 
+pub use administer::{Deed, ForceReleased, Operator};
 pub use answer::*;
 pub use batch::{Operated, Operation};
+pub use change::{Change, ChangeKind, Named, action_name};
 pub use config::{NodeConfig, Timing};
 pub use fatal::StorageFault;
-pub use history::Filter as HistoryFilter;
+pub use grants::{GrantSeen, GrantsFilter, NoGrant, is_grants_cursor};
 pub use metrics::Metrics;
 pub use node::{Node, StartError};
 pub use open::OpenError;
 pub use propose::QueueSettings;
 pub use read::{LeasesFilter, LockState, LockSummary, LocksFilter};
+pub use stats::{Stats, Usage};
+pub use watch::{Watch, WatchFilter, Watched};
 
 type Raft = openraft::Raft<types::TypeConfig, state::StateMachine>;

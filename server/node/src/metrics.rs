@@ -49,7 +49,7 @@ pub struct Metrics {
 }
 
 /// The bounds that a refusal may name, so that each exists from the start.
-pub(crate) const BOUNDS: [&str; 10] = [
+pub(crate) const BOUNDS: [&str; 11] = [
     "queue",
     "client_waiters",
     "waiters",
@@ -58,6 +58,7 @@ pub(crate) const BOUNDS: [&str; 10] = [
     "lease_grants",
     "metadata",
     "tokens",
+    "domains",
     "proposals",
     "storage",
 ];

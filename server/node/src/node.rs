@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     pub(crate) election_max_ms: u64,
     raft: crate::Raft,
     leading: watch::Receiver<Option<CommittedLeader>>,
-    reserve: Reserve,
+    pub(crate) reserve: Reserve,
     fatal: Fatal,
     opened: parking_lot::Mutex<Option<Opened>>,
     ready: parking_lot::Mutex<Option<Instant>>,
@@ -105,6 +105,8 @@ impl Node {
             observer: Arc::new(metrics.clone()),
             fatal: fatal.clone(),
             sizes: Sizes::default(),
+            keep_changes: config.events_max,
+            keep_audits: config.audit_max,
         };
         let opened = runtime::blocking(move || open(setup)).await.ok_or(StartError::Lost)??;
         let raft_config =
@@ -328,6 +330,12 @@ impl Node {
     #[must_use]
     pub fn new_lease_id(&self) -> LeaseId {
         LeaseId(runtime::random())
+    }
+
+    /// The newest change.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.inner.shared.table.read().revision()
     }
 
     /// For display only.

@@ -8,6 +8,7 @@ use crate::answer::Failure;
 use crate::hub::cell::ReplyTo;
 use crate::runtime;
 use leasehold_core::Command;
+use leasehold_core::command::Action;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -117,6 +118,10 @@ impl Proposals {
         queue.push_back(proposal);
         queues.urgent += urgent;
         Ok(())
+    }
+
+    pub(crate) fn max(&self) -> usize {
+        self.settings.queue_max
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -234,15 +239,20 @@ fn command_bytes(command: &Command) -> usize {
                 + owner_bytes(&open.owner)
                 + metadata.map(|(key, value)| key.len() + value.len() + 8).sum::<usize>()
         }
-        Command::ForceRelease { resource, reason, by, .. } => {
-            FIXED + resource.as_str().len() + reason.len() + by.as_str().len()
+        Command::Administer(order) => {
+            let words = order.by.as_str().len() + order.source.len() + order.reason.len();
+            let target = match &order.action {
+                Action::ForceRelease { resource, .. } => resource.as_str().len(),
+                Action::SetDomain { domain, .. } => domain.len(),
+                Action::RevokeLease { .. } => 0,
+            };
+            FIXED + words + target
         }
         Command::Expire { leases, .. } => FIXED + leases.len() * 20,
         Command::ConfirmEnded { tokens, .. } => FIXED + tokens.len() * 10,
         Command::CancelWait { owner, request_id } => {
             FIXED + owner_bytes(owner) + request_id.as_str().len()
         }
-        Command::SetDomain { domain, .. } => FIXED + domain.len(),
         _ => 2 * FIXED,
     }
 }

@@ -3,10 +3,9 @@
 use crate::answer::{
     AtRevision, Call, Failure, FenceStatus, Holder, LeaseStatus, LockStatus, Page, WaiterStatus,
 };
-use crate::history::{Cursor, Filter as HistoryFilter};
 use crate::node::Node;
 use crate::runtime;
-use leasehold_core::outcome::{GrantRecord, Refusal};
+use leasehold_core::outcome::Refusal;
 use leasehold_core::row::Ticket;
 use leasehold_core::view::{LeaseView, LockFilter};
 use leasehold_core::{ClientId, LeaseId, ResourceName, Token};
@@ -66,30 +65,7 @@ pub struct LeasesFilter {
 }
 
 impl Node {
-    /// Grants that ended, newest first. The live ones stand in the locks. `before` is the `next`
-    /// of the page before.
-    ///
-    /// # Errors
-    /// [`Failure::NoLeader`] if the answer could not be confirmed.
-    pub async fn history(
-        &self,
-        _call: Call,
-        filter: HistoryFilter,
-        before: Option<&str>,
-        limit: usize,
-    ) -> Result<AtRevision<Page<Arc<GrantRecord>>>, Failure> {
-        self.fresh(false).await?;
-        let revision = self.inner.shared.table.read().revision();
-        let (history, before) = (self.inner.history.clone(), before.and_then(Cursor::parse));
-        let page = runtime::blocking(move || history.page(&filter, before, limit)).await;
-        let page = page
-            .ok_or(Failure::ShuttingDown)?
-            .map_err(|fault| Failure::Internal(fault.to_string()))?;
-        let next = page.next.map(|cursor| cursor.to_string());
-        Ok(AtRevision { value: Page { items: page.records, next, total: None }, revision })
-    }
-
-    async fn fresh(&self, stale: bool) -> Result<(), Failure> {
+    pub(crate) async fn fresh(&self, stale: bool) -> Result<(), Failure> {
         if stale {
             return Ok(());
         }

@@ -79,6 +79,11 @@ pub(crate) fn random() -> u128 {
     u128::from_le_bytes(bytes)
 }
 
+/// Lets others run first.
+pub(crate) async fn yield_now() {
+    tokio::task::yield_now().await;
+}
+
 /// Whole milliseconds, rounded down.
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

@@ -4,16 +4,15 @@ use super::DecodeError;
 use super::acquire::{
     StoredAcquire, StoredGrantRef, acquire_in, acquire_out, grant_ref_in, grant_ref_out,
 };
-use super::row_parts::{StoredDomain, StoredLimits, domain_in, domain_out, limits_in, limits_out};
+use super::administer::{StoredOrder, order_in, order_out};
+use super::row_parts::{StoredLimits, limits_in, limits_out};
 use super::words::{
     LeaseBytes, StoredCaller, StoredLeft, StoredMetadata, StoredOwner, caller_in, caller_out,
     lease_in, lease_out, left_in, left_out, metadata_in, metadata_out, owner_in, owner_out,
-    principal_in, resource_in,
 };
-use leasehold_core::command::{ForceWhen, OpenLease};
+use leasehold_core::command::OpenLease;
 use leasehold_core::{Command, RequestId, TicketId, Token};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 #[derive(Serialize, Deserialize)]
 pub(super) enum StoredCommand<'a> {
@@ -38,13 +37,7 @@ pub(super) enum StoredCommand<'a> {
         owner: StoredOwner<'a>,
         request_id: &'a str,
     },
-    ForceRelease {
-        resource: &'a str,
-        token: u64,
-        now: bool,
-        by: &'a str,
-        reason: &'a str,
-    },
+    Administer(StoredOrder<'a>),
     Expire {
         leases: Vec<LeaseBytes>,
         term: u64,
@@ -77,10 +70,8 @@ pub(super) enum StoredCommand<'a> {
         history_before_ms: u64,
     },
     SetLimits(StoredLimits),
-    SetDomain {
-        domain: &'a str,
-        limits: Option<StoredDomain>,
-    },
+    /// No release has written it.
+    Unused,
     ConfirmEnded {
         lease: LeaseBytes,
         tokens: Vec<u64>,
@@ -106,15 +97,7 @@ pub(super) fn command_out(command: &Command) -> StoredCommand<'_> {
         Command::CancelWait { owner, request_id } => {
             StoredCommand::CancelWait { owner: owner_out(owner), request_id: request_id.as_str() }
         }
-        Command::ForceRelease { resource, token, when, by, reason } => {
-            StoredCommand::ForceRelease {
-                resource: resource.as_str(),
-                token: token.0,
-                now: *when == ForceWhen::Now,
-                by: by.as_str(),
-                reason,
-            }
-        }
+        Command::Administer(order) => StoredCommand::Administer(order_out(order)),
         Command::Expire { leases, term } => StoredCommand::Expire {
             leases: leases.iter().copied().map(lease_out).collect(),
             term: *term,
@@ -140,9 +123,6 @@ pub(super) fn command_out(command: &Command) -> StoredCommand<'_> {
             history_before_ms: *history_before_ms,
         },
         Command::SetLimits(limits) => StoredCommand::SetLimits(limits_out(limits)),
-        Command::SetDomain { domain, limits } => {
-            StoredCommand::SetDomain { domain, limits: limits.map(domain_out) }
-        }
         Command::ConfirmEnded { lease, tokens } => StoredCommand::ConfirmEnded {
             lease: lease_out(*lease),
             tokens: tokens.iter().map(|token| token.0).collect(),
@@ -172,13 +152,6 @@ pub(super) fn command_in(stored: StoredCommand<'_>) -> Result<Command, DecodeErr
             owner: owner_in(&owner)?,
             request_id: RequestId::parse(request_id).map_err(DecodeError::Name)?,
         },
-        StoredCommand::ForceRelease { resource, token, now, by, reason } => Command::ForceRelease {
-            resource: resource_in(resource)?,
-            token: Token(token),
-            when: if now { ForceWhen::Now } else { ForceWhen::Drain },
-            by: principal_in(by)?,
-            reason: Arc::from(reason),
-        },
         StoredCommand::Expire { leases, term } => {
             Command::Expire { leases: leases.into_iter().map(lease_in).collect(), term }
         }
@@ -199,9 +172,8 @@ pub(super) fn command_in(stored: StoredCommand<'_>) -> Result<Command, DecodeErr
             Command::Trim { ended_before_ms, history_before_ms }
         }
         StoredCommand::SetLimits(limits) => Command::SetLimits(Box::new(limits_in(&limits))),
-        StoredCommand::SetDomain { domain, limits } => {
-            Command::SetDomain { domain: Arc::from(domain), limits: limits.map(domain_in) }
-        }
+        StoredCommand::Administer(order) => Command::Administer(Box::new(order_in(order)?)),
+        StoredCommand::Unused => return Err(DecodeError::Unused { what: "command" }),
         StoredCommand::ConfirmEnded { lease, tokens } => Command::ConfirmEnded {
             lease: lease_in(lease),
             tokens: tokens.into_iter().map(Token).collect(),

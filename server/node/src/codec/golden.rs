@@ -145,3 +145,33 @@ fn a_flipped_bit_in_a_log_entry_is_noticed() {
         assert!(peek_entry(&damaged).is_err(), "byte {at} may change unnoticed");
     }
 }
+
+#[test]
+fn changes_and_deeds_keep_their_bytes() {
+    let changes = samples::changes();
+    let name = |change: &crate::change::Change| first_word(&format!("{:?}", change.kind));
+    let one = |change: &crate::change::Change| {
+        appended(|out| encode_changes(std::slice::from_ref(change), out))
+    };
+    let mut encodings = each(&changes, name, one);
+    encodings.push(("Block".into(), appended(|out| encode_changes(&changes, out))));
+    let back = decode_changes(880, &encodings[changes.len()].1).expect("it was just written");
+    assert_eq!(back, changes);
+
+    for record in samples::deeds() {
+        let bytes = appended(|out| encode_audit(77, &record, out));
+        assert_eq!(decode_audit(&bytes).expect("it was just written"), (77, record.clone()));
+        encodings.push((format!("Deed{:?}", record.result), bytes));
+    }
+    check("changes.hex", &encodings);
+    for (_, bytes) in encodings {
+        for cut in 0..bytes.len() {
+            let _ = (decode_changes(1, &bytes[..cut]), decode_audit(&bytes[..cut]));
+        }
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] = !damaged[at];
+            let _ = (decode_changes(1, &damaged), decode_audit(&damaged));
+        }
+    }
+}

@@ -7,13 +7,15 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `words` | what several formats share: owners, modes, verdicts |
-//! | `command`, `acquire` | commands |
+//! | `command`, `acquire`, `administer` | commands; records of the audit |
 //! | `entry` | log entries |
 //! | `row`, `row_parts`, `ticket` | rows of a snapshot |
-//! | `record` | history records |
+//! | `record`, `change` | history records; changes that watchers are told of |
 //! | `raft` | votes, log ids, memberships, the head of a snapshot |
 
 mod acquire;
+mod administer;
+mod change;
 mod command;
 mod entry;
 #[cfg(test)]
@@ -27,6 +29,8 @@ pub(crate) mod samples;
 mod ticket;
 mod words;
 
+pub(crate) use administer::{decode_audit, encode_audit};
+pub(crate) use change::{decode_changes, encode_changes};
 pub(crate) use entry::{decode_entry, encode_entry, peek_entry};
 pub(crate) use raft::{
     SlotHead, decode_log_id, decode_slot, decode_vote, encode_log_id, encode_slot, encode_vote,
@@ -59,6 +63,8 @@ pub(crate) enum DecodeError {
     },
     #[error("a {what} with {bytes} bytes after its end")]
     Trailing { what: &'static str, bytes: usize },
+    #[error("a {what} of a kind that no release writes")]
+    Unused { what: &'static str },
     #[error("a {what} whose checksum does not match")]
     Checksum { what: &'static str },
     #[error("a name that {0}")]

@@ -29,7 +29,7 @@ enum StoredRow<'a> {
     Limits(StoredLimits),
     Domain {
         domain: &'a str,
-        limits: StoredDomain,
+        settings: StoredDomain,
     },
     #[serde(borrow)]
     Lease(StoredLease<'a>),
@@ -99,7 +99,9 @@ fn row_out(row: &Row) -> StoredRow<'_> {
             at_ms: head.at_ms,
         },
         Row::Limits(limits) => StoredRow::Limits(limits_out(limits)),
-        Row::Domain { domain, limits } => StoredRow::Domain { domain, limits: domain_out(*limits) },
+        Row::Domain { domain, settings } => {
+            StoredRow::Domain { domain, settings: domain_out(*settings) }
+        }
         Row::Lease(lease) => StoredRow::Lease(lease_row_out(lease)),
         Row::Grant(grant) => StoredRow::Grant(grant_out(grant)),
         Row::Ticket(ticket) => StoredRow::Ticket(ticket_out(ticket)),
@@ -127,8 +129,8 @@ fn row_in(stored: StoredRow<'_>) -> Result<Row, DecodeError> {
             Row::Head(Head { revision, last_token, last_ticket, last_ended, at_ms })
         }
         StoredRow::Limits(limits) => Row::Limits(Box::new(limits_in(&limits))),
-        StoredRow::Domain { domain, limits } => {
-            Row::Domain { domain: Arc::from(domain), limits: domain_in(limits) }
+        StoredRow::Domain { domain, settings } => {
+            Row::Domain { domain: Arc::from(domain), settings: domain_in(settings) }
         }
         StoredRow::Lease(lease) => Row::Lease(lease_row_in(lease)?),
         StoredRow::Grant(grant) => Row::Grant(Arc::new(grant_in(grant)?)),

@@ -6,9 +6,9 @@ use super::words::{
     metadata_in, metadata_out, mode_in, mode_out, owner_in, owner_out, request_in, resource_in,
     verdicts_in, verdicts_out,
 };
-use leasehold_core::limits::{DomainLimits, Limits};
+use leasehold_core::limits::{DomainLimits, DomainSettings, Limits};
 use leasehold_core::outcome::Grant;
-use leasehold_core::{RequestId, TicketId, Token};
+use leasehold_core::{RequestId, Revision, TicketId, Token};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -150,14 +150,28 @@ pub(super) fn limits_in(stored: &StoredLimits) -> Limits {
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy)]
-pub(super) struct StoredDomain {
+pub(super) struct StoredLimitsOfDomain {
     queue_max: Option<u32>,
 }
 
-pub(super) fn domain_out(limits: DomainLimits) -> StoredDomain {
-    StoredDomain { queue_max: limits.queue_max }
+pub(super) fn domain_limits_out(limits: DomainLimits) -> StoredLimitsOfDomain {
+    StoredLimitsOfDomain { queue_max: limits.queue_max }
 }
 
-pub(super) fn domain_in(stored: StoredDomain) -> DomainLimits {
+pub(super) fn domain_limits_in(stored: StoredLimitsOfDomain) -> DomainLimits {
     DomainLimits { queue_max: stored.queue_max }
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy)]
+pub(super) struct StoredDomain {
+    limits: StoredLimitsOfDomain,
+    version: u64,
+}
+
+pub(super) fn domain_out(settings: DomainSettings) -> StoredDomain {
+    StoredDomain { limits: domain_limits_out(settings.limits), version: settings.version.0 }
+}
+
+pub(super) fn domain_in(stored: StoredDomain) -> DomainSettings {
+    DomainSettings { limits: domain_limits_in(stored.limits), version: Revision(stored.version) }
 }

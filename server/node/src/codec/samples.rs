@@ -1,21 +1,23 @@
 //! One value of every kind that is stored, with nothing left at its default.
 
+use crate::change::{Change, ChangeKind, Named};
 use crate::codec::SlotHead;
 use crate::types::{
     Batch, CommittedLeader, Entry, LeaderId, LogId, Member, Membership, Payload, SnapshotMeta,
     StoredMembership, Vote,
 };
 use leasehold_core::command::{
-    Acquire, Basis, Caller, EndedHow, ForceWhen, GrantRef, Holding, LeftHow, Metadata, Mode,
-    OpenLease, PolicyVerdict,
+    Acquire, Action, Administer, Basis, Caller, EndedHow, Expected, ForceWhen, GrantRef, Holding,
+    LeftHow, Metadata, Mode, OpenLease, PolicyVerdict,
 };
-use leasehold_core::limits::DomainLimits;
-use leasehold_core::outcome::{Grant, GrantRecord};
+use leasehold_core::limits::{DomainLimits, DomainSettings};
+use leasehold_core::outcome::{AuditRecord, AuditResult, Grant, GrantRecord};
 use leasehold_core::row::{
     EndedRow, EndedWhat, Got, Head, LeaseRow, LiveRequest, LostGrant, Row, Ticket,
 };
 use leasehold_core::{
-    ClientId, Command, LeaseId, Limits, Owner, Principal, RequestId, ResourceName, TicketId, Token,
+    ClientId, Command, LeaseId, Limits, Owner, Principal, RequestId, ResourceName, Revision,
+    TicketId, Token,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -86,6 +88,19 @@ pub(crate) fn acquire(name: &str) -> Acquire {
     }
 }
 
+pub(crate) fn administer(action: Action) -> Administer {
+    Administer {
+        by: principal(),
+        source: Arc::from("10.0.0.7:4711"),
+        reason: Arc::from("stuck"),
+        action,
+    }
+}
+
+fn order(action: Action) -> Command {
+    Command::Administer(Box::new(administer(action)))
+}
+
 /// Every command, in the order of their numbers on disk.
 pub(crate) fn commands() -> Vec<Command> {
     let explicit = Acquire {
@@ -107,13 +122,17 @@ pub(crate) fn commands() -> Vec<Command> {
         Command::Renew { grant: grant_ref(), ttl_ms: 45_000 },
         Command::EndLease { lease: LEASE, caller: caller() },
         Command::CancelWait { owner: owner("worker-1"), request_id: request() },
-        Command::ForceRelease {
+        order(Action::ForceRelease {
             resource: resource("b"),
             token: Token(40),
             when: ForceWhen::Now,
-            by: principal(),
-            reason: Arc::from("stuck"),
-        },
+        }),
+        order(Action::RevokeLease { lease: LEASE }),
+        order(Action::SetDomain {
+            domain: Arc::from("payments"),
+            limits: Some(DomainLimits { queue_max: Some(9) }),
+            expected: Expected::Version(Revision(880)),
+        }),
         Command::Expire { leases: vec![LEASE, LeaseId(1)], term: 9 },
         Command::EndDrained { token: Token(40), term: 9 },
         Command::PassOn { token: Token(40), attachment: 2, term: 9 },
@@ -122,10 +141,6 @@ pub(crate) fn commands() -> Vec<Command> {
         Command::Continue { lease: LEASE },
         Command::Trim { ended_before_ms: AT_MS, history_before_ms: AT_MS - 1 },
         Command::SetLimits(Box::new(Limits { queue_max: 7, ..Limits::default() })),
-        Command::SetDomain {
-            domain: Arc::from("payments"),
-            limits: Some(DomainLimits { queue_max: Some(9) }),
-        },
         Command::ConfirmEnded { lease: LEASE, tokens: vec![Token(39), Token(40)] },
     ]
 }
@@ -220,7 +235,13 @@ pub(crate) fn rows() -> Vec<Row> {
             at_ms: AT_MS,
         }),
         Row::Limits(Box::default()),
-        Row::Domain { domain: Arc::from("payments"), limits: DomainLimits { queue_max: Some(9) } },
+        Row::Domain {
+            domain: Arc::from("payments"),
+            settings: DomainSettings {
+                limits: DomainLimits { queue_max: Some(9) },
+                version: Revision(880),
+            },
+        },
         Row::Lease(LeaseRow {
             id: LEASE,
             owner: Arc::new(owner("worker-1")),
@@ -258,4 +279,61 @@ pub(crate) fn slot_head() -> SlotHead {
         bytes: 270_000,
         digest: 0xfeed_face_cafe_beef_0123_4567_89ab_cdef,
     }
+}
+
+/// Every kind of change, numbered from 880.
+pub(crate) fn changes() -> Vec<Change> {
+    let client = || owner("worker-1").client;
+    let named = || Named {
+        resource: resource("payments/invoice/42"),
+        client: client(),
+        token: Token(41),
+        mode: Mode::Shared,
+    };
+    let kinds = [
+        ChangeKind::LeaseOpened { client: client(), ttl_ms: 30_000 },
+        ChangeKind::LeaseChanged { ttl_ms: 45_000 },
+        ChangeKind::LeaseEnding,
+        ChangeKind::LeaseEnded { client: client(), how: EndedHow::Revoked },
+        ChangeKind::Queued {
+            resource: resource("b"),
+            client: client(),
+            mode: Mode::Exclusive,
+            priority: 3,
+        },
+        ChangeKind::Left { resource: resource("b"), client: client(), how: LeftHow::TimedOut },
+        ChangeKind::Granted { grant: named(), ttl_ms: 30_000 },
+        ChangeKind::Ended { grant: named(), granted_at_ms: AT_MS, how: EndedHow::PassedOn },
+        ChangeKind::Draining { grant: named() },
+        ChangeKind::Audited {
+            by: principal(),
+            action: Arc::from("force_release_now"),
+            resource: Some(resource("b")),
+            domain: Some(Arc::from("payments")),
+            token: Some(Token(41)),
+            reason: Arc::from("stuck"),
+        },
+        ChangeKind::LimitsChanged,
+        ChangeKind::DomainChanged { domain: Arc::from("payments") },
+        ChangeKind::HistoryTrimmed { before_ms: AT_MS },
+    ];
+    let numbered = kinds.into_iter().zip(880..);
+    numbered.map(|(kind, revision)| Change { revision, at_ms: AT_MS, kind }).collect()
+}
+
+/// Every result of a deed.
+pub(crate) fn deeds() -> Vec<AuditRecord> {
+    let action = || Action::SetDomain {
+        domain: Arc::from("payments"),
+        limits: None,
+        expected: Expected::Absent,
+    };
+    let results = [
+        AuditResult::Done,
+        AuditResult::NotLive,
+        AuditResult::NoLease,
+        AuditResult::VersionDiffers,
+        AuditResult::Full,
+    ];
+    results.map(|result| AuditRecord { order: administer(action()), result }).to_vec()
 }

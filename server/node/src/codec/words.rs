@@ -29,7 +29,7 @@ pub(super) fn principal_in(text: &str) -> Result<Principal, DecodeError> {
     Principal::parse(text).map_err(DecodeError::Name)
 }
 
-fn client_in(text: &str) -> Result<ClientId, DecodeError> {
+pub(super) fn client_in(text: &str) -> Result<ClientId, DecodeError> {
     ClientId::parse(text).map_err(DecodeError::Name)
 }
 

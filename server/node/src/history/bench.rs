@@ -1,7 +1,7 @@
 //! What a record costs. A second's worth of records by default; for figures that mean something:
 //! `LEASEHOLD_BENCH_SECONDS=100 cargo test --release -p leasehold-node --lib history::bench -- --nocapture`
 
-use super::{History, HistorySetup, tables};
+use super::{Happened, History, HistorySetup, tables};
 use crate::codec::samples;
 use crate::fatal::Fatal;
 use crate::open::support::Dice;
@@ -69,6 +69,8 @@ fn run(label: &str, resources: u64, clients: u64, keep: u64) {
         batch: sizes.history_batch,
         settle: sizes.history_settle,
         keep,
+        keep_changes: 262_144,
+        keep_audits: 1_000,
     };
     let history = History::start(db, setup).expect("it starts");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -81,7 +83,7 @@ fn run(label: &str, resources: u64, clients: u64, keep: u64) {
             (first..first + count).map(|n| record(&mut dice, n, resources, clients)).collect();
         runtime.block_on(history.room());
         let started = Instant::now();
-        history.push(&records, n + 1);
+        history.push(Happened { records, ..Happened::default() }, n + 1);
         push_time += started.elapsed();
         if n == seconds * 20 {
             history.flush(n + 1).expect("nothing failed");

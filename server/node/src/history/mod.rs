@@ -1,11 +1,12 @@
-//! Grants that ended, kept in a file of their own and written behind the hot path.
+//! Grants that ended, what changed and what operators did, kept in a file of their own and written behind the hot path.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `generation`, `pending` | what is not in the file yet, in memory, readable |
 //! | `writer` | the thread that moves it there, thousands at a time |
 //! | `trim` | forgetting by count and by age |
-//! | `read`, `page` | look-ups and pages over memory and file together |
+//! | `read`, `page` | look-ups and pages of grants, over memory and file together |
+//! | `journal` | changes in order, for watchers; what operators did |
 //! | `tables` | the layout of the file |
 //!
 //! Nothing is lost by writing late: until a snapshot says otherwise the log still has every
@@ -16,6 +17,7 @@
 //! records. Only the log of the same cluster may go on from there: a restore begins a new file.
 
 mod generation;
+mod journal;
 mod page;
 mod pending;
 mod read;
@@ -26,13 +28,17 @@ mod writer;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
+mod journal_tests;
+#[cfg(test)]
 mod tests;
 
+pub(crate) use journal::{Audited, Next};
 pub(crate) use page::Cursor;
-pub use page::Filter;
+pub(crate) use page::Filter;
 
+use crate::change::Change;
 use crate::fatal::{Fatal, StorageFault};
-use leasehold_core::outcome::GrantRecord;
+use leasehold_core::outcome::{Event, EventKind, GrantRecord};
 use parking_lot::{Mutex, RwLock};
 use pending::Pending;
 use redb::Database;
@@ -40,6 +46,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tables::View;
+use tokio::sync::watch;
 
 /// The name by which faults and errors call this file.
 pub(crate) const FILE: &str = "history.redb";
@@ -56,6 +63,36 @@ pub(crate) struct HistorySetup {
     pub(crate) settle: Duration,
     /// Records kept in the file.
     pub(crate) keep: u64,
+    /// Changes kept in the file, for watchers.
+    pub(crate) keep_changes: u64,
+    /// Deeds of operators kept in the file.
+    pub(crate) keep_audits: u64,
+}
+
+/// What one log entry did, as far as the history keeps it.
+#[derive(Default)]
+pub(crate) struct Happened {
+    pub(crate) records: Vec<Arc<GrantRecord>>,
+    pub(crate) changes: Arc<[Change]>,
+    pub(crate) audits: Vec<Audited>,
+}
+
+impl Happened {
+    pub(crate) fn of(events: &[Event]) -> Self {
+        let (mut records, mut audits) = (Vec::new(), Vec::new());
+        for event in events {
+            match &event.kind {
+                EventKind::Ended(record) => records.push(Arc::clone(record)),
+                EventKind::Audited(record) => audits.push(Audited {
+                    revision: event.revision.0,
+                    at_ms: event.at_ms,
+                    record: Arc::clone(record),
+                }),
+                _ => {}
+            }
+        }
+        Self { records, changes: events.iter().map(Change::of).collect(), audits }
+    }
 }
 
 /// A handle to the history. Clones share it; the last one to go stops the writer.
@@ -94,10 +131,15 @@ impl History {
         self.core.pending.room().await;
     }
 
-    /// Takes over what ended in log entries up to and with `applied`, and nothing for entries
-    /// whose records the file has already: a replay of the log changes nothing.
-    pub(crate) fn push(&self, records: &[Arc<GrantRecord>], applied: u64) {
-        self.core.pending.push(records, applied);
+    /// Takes over what happened in log entries up to and with `applied`, and nothing for entries
+    /// that the file has already: a replay of the log changes nothing.
+    pub(crate) fn push(&self, happened: Happened, applied: u64) {
+        self.core.pending.push(happened, applied);
+    }
+
+    /// Wakes with every change.
+    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
+        self.core.pending.follow()
     }
 
     /// What ended in log entries up to and with this one survives a crash.

@@ -17,7 +17,7 @@ const MISSES_MAX: usize = 1000;
 
 /// Which records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Filter {
+pub(crate) enum Filter {
     /// Of one resource, the highest token first.
     Resource(ResourceName),
     /// Of one client, the highest token first.
@@ -29,6 +29,8 @@ pub enum Filter {
     },
     /// Those that ended at this instant or before, the last to end first.
     EndedUntil(u64),
+    /// Those that ended after this instant, the last to end first.
+    EndedAfter(u64),
 }
 
 /// Where a page ended.
@@ -70,12 +72,17 @@ impl Filter {
                 owner.client == *client && principal.as_ref().is_none_or(|p| *p == owner.principal)
             }
             Self::EndedUntil(ms) => record.ended_at_ms <= *ms,
+            Self::EndedAfter(ms) => record.ended_at_ms > *ms,
         }
     }
 
     pub(super) fn place(&self, record: &GrantRecord) -> Cursor {
-        let major = if matches!(self, Self::EndedUntil(_)) { record.ended_at_ms } else { 0 };
+        let major = if self.by_time() { record.ended_at_ms } else { 0 };
         Cursor { major, token: record.grant.token.0 }
+    }
+
+    fn by_time(&self) -> bool {
+        matches!(self, Self::EndedUntil(_) | Self::EndedAfter(_))
     }
 }
 
@@ -94,10 +101,22 @@ impl History {
         before: Option<Cursor>,
         limit: usize,
     ) -> Result<HistoryPage, StorageFault> {
+        self.page_where(filter, before, limit, &|_| true)
+    }
+
+    /// Like [`History::page`], of those records only that are `wanted`.
+    pub(crate) fn page_where(
+        &self,
+        filter: &Filter,
+        before: Option<Cursor>,
+        limit: usize,
+        wanted: &dyn Fn(&GrantRecord) -> bool,
+    ) -> Result<HistoryPage, StorageFault> {
         let limit = limit.max(1);
         // Memory first: what moves to the file in between is then seen twice rather than never.
         let mut records = self.pending_matches(filter, before);
-        let slice = self.slice(filter, before, limit).map_err(unreadable)?;
+        records.retain(|record| wanted(record));
+        let slice = self.slice(filter, before, limit, wanted).map_err(unreadable)?;
         records.extend(slice.records);
         records.sort_by_key(|record| std::cmp::Reverse(filter.place(record)));
         records.dedup_by_key(|record| record.grant.token);
@@ -127,7 +146,7 @@ impl History {
                     let found = generation.by_client(client_key(client));
                     found.filter(wanted).cloned().collect()
                 }
-                Filter::EndedUntil(_) => {
+                Filter::EndedUntil(_) | Filter::EndedAfter(_) => {
                     generation.records().iter().filter(wanted).cloned().collect()
                 }
             }
@@ -141,6 +160,7 @@ impl History {
         filter: &Filter,
         before: Option<Cursor>,
         limit: usize,
+        wanted: &dyn Fn(&GrantRecord) -> bool,
     ) -> Result<Slice, AnyError> {
         let view = self.view();
         let partitions = view.partitions.iter();
@@ -150,20 +170,25 @@ impl History {
                 let hash = resource_key(resource);
                 let rows =
                     partitions.map(|p| Ok((p, p.by_resource.range((hash, 0)..(hash, below))?)));
-                self.collect(filter, Merged::new(rows)?, limit)
+                self.collect(filter, Merged::new(rows)?, limit, wanted)
             }
             Filter::Client { client, .. } => {
                 let hash = client_key(client);
                 let rows =
                     partitions.map(|p| Ok((p, p.by_client.range((hash, 0)..(hash, below))?)));
-                self.collect(filter, Merged::new(rows)?, limit)
+                self.collect(filter, Merged::new(rows)?, limit, wanted)
             }
-            Filter::EndedUntil(ms) => {
-                let end = before.map_or((*ms, u64::MAX), |before| (before.major, before.token));
-                let end = end.min((*ms, u64::MAX));
-                let start = (self.core.pending.before_ms(), 0).min(end);
+            Filter::EndedUntil(_) | Filter::EndedAfter(_) => {
+                let (after, until) = match filter {
+                    Filter::EndedUntil(ms) => (0, *ms),
+                    Filter::EndedAfter(ms) => (ms.saturating_add(1), u64::MAX),
+                    Filter::Resource(_) | Filter::Client { .. } => (0, u64::MAX),
+                };
+                let end = before.map_or((until, u64::MAX), |before| (before.major, before.token));
+                let end = end.min((until, u64::MAX));
+                let start = (self.core.pending.before_ms().max(after), 0).min(end);
                 let rows = partitions.map(|p| Ok((p, p.by_time.range(start..end)?)));
-                self.collect(filter, Merged::new(rows)?, limit)
+                self.collect(filter, Merged::new(rows)?, limit, wanted)
             }
         }
     }
@@ -174,6 +199,7 @@ impl History {
         filter: &Filter,
         mut rows: Merged<'_, V>,
         limit: usize,
+        wanted: &dyn Fn(&GrantRecord) -> bool,
     ) -> Result<Slice, AnyError> {
         let before_ms = self.core.pending.before_ms();
         let mut slice = Slice { records: Vec::new(), down_to: None };
@@ -182,12 +208,14 @@ impl History {
             && let Some((partition, (major, token), _)) = rows.next()?
         {
             let record = record_in(partition, token)?;
-            match record.filter(|r| filter.matches(r) && r.ended_at_ms >= before_ms) {
+            let shown =
+                |r: &GrantRecord| filter.matches(r) && r.ended_at_ms >= before_ms && wanted(r);
+            match record.filter(shown) {
                 Some(record) => slice.records.push(Arc::new(record)),
                 None => misses += 1,
             }
             if misses > MISSES_MAX {
-                let major = if matches!(filter, Filter::EndedUntil(_)) { major } else { 0 };
+                let major = if filter.by_time() { major } else { 0 };
                 slice.down_to = Some(Cursor { major, token });
                 break;
             }

@@ -1,15 +1,16 @@
 //! Records that are not in the file yet, and what the writer and the handles tell each other.
 
 use super::generation::Generation;
+use super::journal::{Audited, Tail};
 use super::tables::Layout;
-use super::{FILE, HistorySetup};
+use super::{FILE, Happened, HistorySetup};
+use crate::change::Change;
 use crate::fatal::StorageFault;
-use leasehold_core::outcome::GrantRecord;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// What is to be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,9 @@ pub(super) struct Pending {
     durable: AtomicU64,
     /// Beside the state, because every reader asks.
     before_ms: AtomicU64,
+    /// Not behind the state's lock: watchers ask, and must not hold up applying.
+    tail: Mutex<Tail>,
+    told: watch::Sender<u64>,
     len: AtomicUsize,
     max: usize,
     batch: usize,
@@ -41,6 +45,9 @@ struct State {
     writing: Option<Arc<Generation>>,
     since: Option<Instant>,
     applied: u64,
+    changes: Vec<Arc<[Change]>>,
+    changes_len: usize,
+    audits: Vec<Audited>,
     flush: bool,
     closed: bool,
     retention: Retention,
@@ -50,6 +57,8 @@ struct State {
 /// What the writer is to do next.
 pub(super) struct Job {
     pub(super) generation: Arc<Generation>,
+    pub(super) changes: Vec<Arc<[Change]>>,
+    pub(super) audits: Vec<Audited>,
     pub(super) applied: u64,
     pub(super) retention: Retention,
     /// Nothing comes after this one.
@@ -64,6 +73,9 @@ impl Pending {
             writing: None,
             since: None,
             applied,
+            changes: Vec::new(),
+            changes_len: 0,
+            audits: Vec::new(),
             flush: false,
             closed: false,
             retention: Retention { keep: setup.keep, before_ms: layout.before_ms },
@@ -76,6 +88,8 @@ impl Pending {
             room: Notify::new(),
             durable: AtomicU64::new(applied),
             before_ms: AtomicU64::new(layout.before_ms),
+            tail: Mutex::new(Tail::default()),
+            told: watch::channel(0).0,
             len: AtomicUsize::new(0),
             max: setup.pending_max,
             batch: setup.batch,
@@ -94,7 +108,15 @@ impl Pending {
         }
     }
 
-    pub(super) fn push(&self, records: &[Arc<GrantRecord>], applied: u64) {
+    pub(super) fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock()
+    }
+
+    pub(super) fn follow(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
+    }
+
+    pub(super) fn push(&self, happened: Happened, applied: u64) {
         let mut state = self.state.lock();
         // What comes again is in memory or in the file. (No record is missed at 0: the first
         // entry of a log is its members.)
@@ -102,16 +124,26 @@ impl Pending {
             return;
         }
         state.applied = applied;
-        if records.is_empty() {
+        let Happened { records, changes, audits } = happened;
+        let count = records.len() + changes.len();
+        if count == 0 {
             return;
         }
+        self.tail.lock().push(&changes, &audits);
+        let newest = changes.last().map(|change| change.revision);
         records.iter().for_each(|record| state.current.push(record));
+        state.changes_len += changes.len();
+        state.changes.push(changes);
+        state.audits.extend(audits);
         state.since.get_or_insert_with(crate::runtime::now);
-        let full = state.current.records().len() >= self.batch;
+        let full = state.is_full(self.batch);
         drop(state);
-        self.len.fetch_add(records.len(), Ordering::AcqRel);
+        self.len.fetch_add(count, Ordering::AcqRel);
         if full {
             self.work.notify_one();
+        }
+        if let Some(newest) = newest {
+            self.told.send_replace(newest);
         }
     }
 
@@ -161,8 +193,15 @@ impl Pending {
         state.writing = Some(Arc::clone(&generation));
         state.since = None;
         state.flush = false;
-        let (applied, retention) = (state.applied, state.retention);
-        Job { generation, applied, retention, last: state.closed }
+        state.changes_len = 0;
+        Job {
+            generation,
+            changes: std::mem::take(&mut state.changes),
+            audits: std::mem::take(&mut state.audits),
+            applied: state.applied,
+            retention: state.retention,
+            last: state.closed,
+        }
     }
 
     pub(super) fn done(&self, job: &Job) {
@@ -171,7 +210,12 @@ impl Pending {
             self.durable.store(job.applied, Ordering::Release);
             state.writing.take()
         };
-        self.len.fetch_sub(job.generation.records().len(), Ordering::AcqRel);
+        let last = job.changes.iter().rev().find_map(|batch| batch.last());
+        if let Some(last) = last {
+            self.tail.lock().written(last.revision);
+        }
+        let changes: usize = job.changes.iter().map(|batch| batch.len()).sum();
+        self.len.fetch_sub(job.generation.records().len() + changes, Ordering::AcqRel);
         self.settled.notify_all();
         self.room.notify_waiters();
         // Freed here and not under the lock: it can be thousands of records.
@@ -204,10 +248,15 @@ impl Pending {
 }
 
 impl State {
+    fn is_full(&self, batch: usize) -> bool {
+        // A grant makes two changes and one record.
+        self.current.records().len() >= batch || self.changes_len >= 4 * batch
+    }
+
     fn is_due(&self, batch: usize, settle: Duration) -> bool {
         self.closed
             || self.flush
-            || self.current.records().len() >= batch
+            || self.is_full(batch)
             || self.since.is_some_and(|since| crate::runtime::since(since) >= settle)
     }
 }

@@ -18,6 +18,13 @@ const FIRST: &str = "first";
 const CURRENT: &str = "current";
 const BEFORE_MS: &str = "before_ms";
 
+/// Changes by the number of the first, [`super::journal::BLOCK`] at most. Values: see
+/// `codec::change`.
+pub(super) const CHANGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("changes");
+
+/// Deeds of operators by the number of the change. Values: see `codec::administer`.
+pub(super) const AUDIT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("audit");
+
 /// Two numbers, the second a token.
 pub(super) type Key = (u64, u64);
 
@@ -59,9 +66,11 @@ pub(super) struct Partition {
     pub(super) tokens: RangeInclusive<u64>,
 }
 
-/// All partitions at one commit, the newest first.
+/// The file at one commit: partitions, the newest first, and what came after they were invented.
 pub(super) struct View {
     pub(super) partitions: Vec<Partition>,
+    pub(super) changes: Option<ReadOnlyTable<u64, &'static [u8]>>,
+    pub(super) audit: Option<ReadOnlyTable<u64, &'static [u8]>>,
 }
 
 /// The names of a partition's tables.
@@ -136,7 +145,22 @@ impl View {
         let layout = layout(&txn.open_table(META)?)?;
         let partitions = (layout.first..=layout.current).rev();
         let partitions = partitions.map(|n| Partition::open(&txn, n)).filter_map(Result::transpose);
-        Ok(Self { partitions: partitions.collect::<Result<_, _>>()? })
+        Ok(Self {
+            partitions: partitions.collect::<Result<_, _>>()?,
+            changes: optional(&txn, CHANGES)?,
+            audit: optional(&txn, AUDIT)?,
+        })
+    }
+}
+
+fn optional(
+    txn: &ReadTransaction,
+    table: TableDefinition<'_, u64, &'static [u8]>,
+) -> Result<Option<ReadOnlyTable<u64, &'static [u8]>>, redb::Error> {
+    match txn.open_table(table) {
+        Ok(table) => Ok(Some(table)),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(cause) => Err(cause.into()),
     }
 }
 

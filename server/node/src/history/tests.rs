@@ -1,6 +1,6 @@
 //! The history against a list that is searched from end to end.
 
-use super::{Cursor, FILE, Filter, History, HistorySetup, tables};
+use super::{Cursor, FILE, Filter, Happened, History, HistorySetup, tables};
 use crate::codec::samples::{self, owner, resource};
 use crate::fatal::Fatal;
 use crate::open::disk::Disk;
@@ -15,7 +15,15 @@ use std::time::Duration;
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn setup(settle: Duration, keep: u64) -> HistorySetup {
-    HistorySetup { fatal: Fatal::new(), pending_max: 10_000, batch: 5_000, settle, keep }
+    HistorySetup {
+        fatal: Fatal::new(),
+        pending_max: 10_000,
+        batch: 5_000,
+        settle,
+        keep,
+        keep_changes: 1_000,
+        keep_audits: 10,
+    }
 }
 
 fn start(disk: &Disk, settle: Duration, keep: u64) -> History {
@@ -37,6 +45,10 @@ fn records(dice: &mut Dice, count: u64) -> Vec<Arc<GrantRecord>> {
         Arc::new(record)
     };
     (0..count).map(one).collect()
+}
+
+fn ended(records: &[Arc<GrantRecord>]) -> Happened {
+    Happened { records: records.to_vec(), ..Happened::default() }
 }
 
 fn all_pages(history: &History, filter: &Filter, limit: usize) -> Vec<u64> {
@@ -67,6 +79,8 @@ fn filters() -> Vec<Filter> {
         client("c1", Some(owner("c1").principal)),
         Filter::EndedUntil(u64::MAX),
         Filter::EndedUntil(1_000_050),
+        Filter::EndedAfter(1_000_050),
+        Filter::EndedAfter(0),
     ]
 }
 
@@ -98,19 +112,19 @@ fn memory_and_file_answer_as_one() {
     // All in memory; half and half; all in the file; and pushed a second time, as by a replay.
     let disk = Disk::default();
     let history = start(&disk, NEVER, u64::MAX);
-    history.push(&all[..300], 1);
+    history.push(ended(&all[..300]), 1);
     check(&history, &all[..300]);
     history.flush(1).expect("nothing failed");
     check(&history, &all[..300]);
-    history.push(&all[300..], 2);
+    history.push(ended(&all[300..]), 2);
     check(&history, &all);
     history.flush(2).expect("nothing failed");
     check(&history, &all);
-    history.push(&all[200..400], 1);
-    history.push(&all[300..], 2);
+    history.push(ended(&all[200..400]), 1);
+    history.push(ended(&all[300..]), 2);
     history.flush(2).expect("nothing failed");
     assert_eq!(history.len().expect("readable"), 600);
-    history.push(&[], 3);
+    history.push(ended(&[]), 3);
     history.flush(3).expect("nothing failed");
     check(&history, &all);
     assert_eq!(history.len().expect("readable"), 600);
@@ -123,7 +137,7 @@ fn memory_and_file_answer_as_one() {
 #[test]
 fn a_record_settles_by_itself() {
     let history = start(&Disk::default(), Duration::from_millis(5), u64::MAX);
-    history.push(&records(&mut Dice::new(2), 10), 4);
+    history.push(ended(&records(&mut Dice::new(2), 10)), 4);
     for _ in 0..1000 {
         if history.durable_index() == 4 {
             return;
@@ -137,7 +151,7 @@ fn a_record_settles_by_itself() {
 fn fill(history: &History, index: &mut u64, records: &[Arc<GrantRecord>]) {
     for part in records.chunks(100).chain([&[][..]]) {
         *index += 1;
-        history.push(part, *index);
+        history.push(ended(part), *index);
         history.flush(*index).expect("nothing failed");
     }
 }
@@ -177,7 +191,7 @@ fn what_ended_too_long_ago_is_gone_at_once_and_deleted_later() {
     let history = start(&disk, NEVER, 10_000);
     let mut index = 0;
     fill(&history, &mut index, &all[..2_500]);
-    history.push(&all[2_500..], 1_000);
+    history.push(ended(&all[2_500..]), 1_000);
     for first in [1_000, 2_000, 2_801] {
         let cut = all[first].ended_at_ms;
         history.trim_before(cut);
@@ -191,7 +205,7 @@ fn what_ended_too_long_ago_is_gone_at_once_and_deleted_later() {
     let history = History::start(reopen(&disk), setup(NEVER, 10_000)).expect("it starts");
     assert_eq!(history.by_token(all[2_700].grant.token).expect("readable"), None);
     history.trim_before(u64::MAX);
-    history.push(&[], 1_001);
+    history.push(ended(&[]), 1_001);
     history.flush(1_001).expect("nothing failed");
     assert_eq!(history.len().expect("readable"), 0);
 }
@@ -203,7 +217,7 @@ async fn applying_waits_when_memory_is_full() {
     (setup.pending_max, setup.batch) = (100, 1_000_000);
     let history = History::start(database(&disk, tables::create), setup).expect("it starts");
     history.room().await;
-    history.push(&records(&mut Dice::new(4), 100), 1);
+    history.push(ended(&records(&mut Dice::new(4), 100)), 1);
     let waiting = tokio::spawn({
         let history = history.clone();
         async move { history.room().await }
@@ -226,7 +240,7 @@ fn what_was_flushed_survives_a_crash_at_any_sync() {
     let mut count = 0;
     for index in 1..=60 {
         let more = count + dice.below(30) as usize;
-        history.push(&all[count..more], index);
+        history.push(ended(&all[count..more]), index);
         count = more;
         pushed.insert(index, count);
         if dice.below(3) == 0 {
@@ -261,10 +275,10 @@ fn a_failed_sync_is_told_to_who_waits_and_to_the_node() {
     let setup = setup(NEVER, u64::MAX);
     let fatal = setup.fatal.clone();
     let history = History::start(database(&disk, tables::create), setup).expect("it starts");
-    history.push(&records(&mut Dice::new(6), 10), 1);
+    history.push(ended(&records(&mut Dice::new(6), 10)), 1);
     history.flush(1).expect("nothing failed");
     disk.fail_from_next_sync();
-    history.push(&[], 2);
+    history.push(ended(&[]), 2);
     history.flush(2).expect_err("the sync failed");
     assert_eq!(fatal.get().expect("the node was told").file, FILE);
     assert_eq!(history.durable_index(), 1);

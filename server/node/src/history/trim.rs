@@ -68,3 +68,27 @@ fn span_ms(filling: &Filling<'_>) -> Result<Option<(u64, u64)>, redb::Error> {
     let last = filling.by_time.last()?.map(|(key, _)| key.value().0);
     Ok(first.zip(last))
 }
+
+/// Drops blocks of changes that are older than the newest `keep` of them, whole ones only.
+pub(super) fn trim_changes(txn: &WriteTransaction, keep: u64) -> Result<(), redb::Error> {
+    let mut table = txn.open_table(tables::CHANGES)?;
+    let Some(newest) = table.last()?.map(|(key, _)| key.value()) else { return Ok(()) };
+    let cutoff = newest.saturating_sub(keep);
+    loop {
+        let mut blocks = table.iter()?;
+        let first = blocks.next().transpose()?.map(|(key, _)| key.value());
+        let second = blocks.next().transpose()?.map(|(key, _)| key.value());
+        drop(blocks);
+        match (first, second) {
+            (Some(first), Some(second)) if second <= cutoff => drop(table.remove(first)?),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Drops all but the newest `keep` deeds of operators.
+pub(super) fn trim_audits(txn: &WriteTransaction, keep: u64) -> Result<(), redb::Error> {
+    let mut table = txn.open_table(tables::AUDIT)?;
+    while table.len()? > keep.max(1) && table.pop_first()?.is_some() {}
+    Ok(())
+}

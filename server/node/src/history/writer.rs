@@ -4,6 +4,7 @@
 //! in its own order: records that are neighbours in an index then share the copy of a page.
 
 use super::generation::Generation;
+use super::journal::BLOCK;
 use super::pending::{Job, Pending};
 use super::tables::{self, Filling, Key, Layout, View, client_key, resource_key};
 use super::{FILE, HistorySetup, trim};
@@ -11,7 +12,7 @@ use crate::codec;
 use crate::fatal::{Fatal, Sentinel, StorageFault};
 use leasehold_core::command::Mode;
 use parking_lot::RwLock;
-use redb::{Database, Durability};
+use redb::{Database, Durability, WriteTransaction};
 use std::sync::Arc;
 
 pub(super) struct Writer {
@@ -20,6 +21,8 @@ pub(super) struct Writer {
     view: Arc<RwLock<Arc<View>>>,
     layout: Layout,
     fatal: Fatal,
+    keep_changes: u64,
+    keep_audits: u64,
     scratch: Vec<u8>,
 }
 
@@ -31,7 +34,16 @@ impl Writer {
         layout: Layout,
         setup: HistorySetup,
     ) -> Self {
-        Self { db, pending, view, layout, fatal: setup.fatal, scratch: Vec::new() }
+        Self {
+            db,
+            pending,
+            view,
+            layout,
+            fatal: setup.fatal,
+            keep_changes: setup.keep_changes,
+            keep_audits: setup.keep_audits,
+            scratch: Vec::new(),
+        }
     }
 
     pub(super) fn run(mut self) {
@@ -61,7 +73,11 @@ impl Writer {
             insert_records(&mut filling, &job.generation, &mut self.scratch)?;
             insert_indexes(&mut filling, &job.generation)?;
         }
+        insert_changes(&txn, job, &mut self.scratch)?;
+        insert_audits(&txn, job, &mut self.scratch)?;
         trim::trim(&txn, &mut layout, job.retention)?;
+        trim::trim_changes(&txn, self.keep_changes)?;
+        trim::trim_audits(&txn, self.keep_audits)?;
         tables::write_layout(&txn, layout)?;
         txn.commit()?;
         self.layout = layout;
@@ -97,6 +113,38 @@ fn insert_indexes(filling: &mut Filling<'_>, generation: &Generation) -> Result<
     }
     for (key, _) in sorted(generation, |at| records[at].ended_at_ms) {
         filling.by_time.insert(key, ())?;
+    }
+    Ok(())
+}
+
+fn insert_changes(
+    txn: &WriteTransaction,
+    job: &Job,
+    scratch: &mut Vec<u8>,
+) -> Result<(), redb::Error> {
+    let mut table = txn.open_table(tables::CHANGES)?;
+    let all: Vec<_> = job.changes.iter().flat_map(|batch| batch.iter()).cloned().collect();
+    // A snapshot that took the place of entries leaves a hole in the numbers.
+    for run in all.chunk_by(|a, b| a.revision + 1 == b.revision) {
+        for block in run.chunks(BLOCK) {
+            scratch.clear();
+            codec::encode_changes(block, scratch);
+            table.insert(block[0].revision, scratch.as_slice())?;
+        }
+    }
+    Ok(())
+}
+
+fn insert_audits(
+    txn: &WriteTransaction,
+    job: &Job,
+    scratch: &mut Vec<u8>,
+) -> Result<(), redb::Error> {
+    let mut table = txn.open_table(tables::AUDIT)?;
+    for audited in &job.audits {
+        scratch.clear();
+        codec::encode_audit(audited.at_ms, &audited.record, scratch);
+        table.insert(audited.revision, scratch.as_slice())?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! format        the version of the layout, as text
 //! log.redb      Raft log and vote
 //! state.redb    snapshots of the lock table
-//! history.redb  grants that ended
+//! history.redb  grants that ended, changes, deeds of operators
 //! ```
 //!
 //! A directory that this binary cannot use is refused before anything in it changes: each file is
@@ -47,6 +47,10 @@ pub(crate) struct Setup {
     pub(crate) observer: Arc<dyn LogObserver>,
     pub(crate) fatal: Fatal,
     pub(crate) sizes: Sizes,
+    /// Changes that watchers can still be told of.
+    pub(crate) keep_changes: u64,
+    /// Deeds of operators on record.
+    pub(crate) keep_audits: u64,
 }
 
 /// How much memory storage uses, and how lazily history is written.
@@ -60,7 +64,7 @@ pub(crate) struct Sizes {
     pub(crate) history_cache_bytes: usize,
     /// Bytes of durable log entries kept decoded for readers.
     pub(crate) tail_bytes: usize,
-    /// Ended grants in memory at which applying waits for the history file.
+    /// Ended grants and changes in memory at which applying waits for the history file.
     pub(crate) pending_max: usize,
     /// Ended grants at which a batch of history is written at once.
     pub(crate) history_batch: usize,
@@ -75,7 +79,7 @@ impl Default for Sizes {
             state_cache_bytes: 16 << 20,
             history_cache_bytes: 128 << 20,
             tail_bytes: 32 << 20,
-            pending_max: 131_072,
+            pending_max: 524_288,
             history_batch: 32_768,
             history_settle: Duration::from_secs(5),
         }
@@ -228,6 +232,8 @@ fn history_store(setup: &Setup, db: Database) -> Result<History, StorageFault> {
             batch: sizes.history_batch,
             settle: sizes.history_settle,
             keep: setup.seed.history_max,
+            keep_changes: setup.keep_changes,
+            keep_audits: setup.keep_audits,
         },
     )
 }

@@ -65,6 +65,8 @@ pub(crate) fn setup(dir: &Path) -> Setup {
         observer: Arc::new(Syncs::default()),
         fatal: Fatal::new(),
         sizes: Sizes { history_settle: Duration::from_millis(50), ..Sizes::default() },
+        keep_changes: 1_000,
+        keep_audits: 100,
     }
 }
 

@@ -4,13 +4,12 @@ use super::data::{SnapshotData, Totals};
 use super::slots::SlotStore;
 use super::{FILE, Position, Shared, Sink, SnapshotBuilder};
 use crate::fatal::{Fatal, Sentinel, StorageFault};
-use crate::history::History;
+use crate::history::{Happened, History};
 use crate::types::{
     Batch, LogId, Payload, Reply, Snapshot, SnapshotMeta, StoredMembership, TypeConfig,
 };
 use futures_util::stream::TryReadyChunksError;
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use leasehold_core::outcome::GrantRecord;
 use leasehold_core::{Applied, EventKind, Header, LockTable};
 use openraft::OptionalSend;
 use openraft::storage::{EntryResponder, RaftStateMachine};
@@ -65,9 +64,9 @@ impl StateMachine {
                     Payload::Membership(members) => {
                         let members = StoredMembership::new(Some(id), members);
                         self.shared.position.lock().membership = members;
-                        self.history.push(&[], id.index);
+                        self.history.push(Happened::default(), id.index);
                     }
-                    Payload::Blank => self.history.push(&[], id.index),
+                    Payload::Blank => self.history.push(Happened::default(), id.index),
                 }
                 self.shared.position.lock().last = Some(id);
             }
@@ -85,15 +84,12 @@ impl StateMachine {
     }
 
     fn remember(&self, applied: &Applied, index: u64) {
-        let mut ended: Vec<Arc<GrantRecord>> = Vec::new();
         for event in &applied.events {
-            match &event.kind {
-                EventKind::Ended(record) => ended.push(Arc::clone(record)),
-                EventKind::HistoryTrimmed { before_ms } => self.history.trim_before(*before_ms),
-                _ => {}
+            if let EventKind::HistoryTrimmed { before_ms } = &event.kind {
+                self.history.trim_before(*before_ms);
             }
         }
-        self.history.push(&ended, index);
+        self.history.push(Happened::of(&applied.events), index);
     }
 }
 
@@ -174,7 +170,7 @@ fn install(
     let upto = meta.last_log_id.map_or(0, |id| id.index);
     let settle = || {
         // What ended between here and there is in no log of this node.
-        history.push(&[], upto);
+        history.push(Happened::default(), upto);
         history.flush(upto)
     };
     slots.write(meta, chunks, || totals, settle)?;

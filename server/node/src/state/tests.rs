@@ -33,6 +33,8 @@ fn node(state: Database, history: Database) -> Node {
         batch: 5_000,
         settle: Duration::from_secs(3600),
         keep: 1_000_000,
+        keep_changes: 262_144,
+        keep_audits: 1_000,
     };
     let history = History::start(history, setup).expect("it starts");
     let (head, table) = loaded.unzip();
@@ -314,7 +316,13 @@ fn a_row_may_span_chunks() {
     let domain: Arc<str> = Arc::from("d".repeat(700_000));
     let rows: Vec<Row> = samples::rows()
         .into_iter()
-        .chain([Row::Domain { domain, limits: leasehold_core::limits::DomainLimits::default() }])
+        .chain([Row::Domain {
+            domain,
+            settings: leasehold_core::limits::DomainSettings {
+                limits: leasehold_core::limits::DomainLimits::default(),
+                version: leasehold_core::Revision(1),
+            },
+        }])
         .chain(samples::rows())
         .collect();
     let cutter = super::chunk::Cutter::new(rows.iter().cloned());
