@@ -119,9 +119,8 @@ impl State {
             Content::Single(item) => matches!(item, Item::Grant(_)),
             Content::Many { grants, .. } => grants > 0,
         };
-        let own = |id| {
-            self.leases.get(&id).is_some_and(|lease| *lease.owner == **owner && holds(lease))
-        };
+        let own =
+            |id| self.leases.get(&id).is_some_and(|lease| *lease.owner == **owner && holds(lease));
         self.find_cycle(own, wait)
     }
 

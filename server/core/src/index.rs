@@ -228,10 +228,7 @@ fn of_label<'a, T: Ord + Copy>(
     after: Option<T>,
     first: T,
 ) -> impl Iterator<Item = T> + use<'a, T> {
-    let probe = Labelled {
-        owner: Arc::new(Owner::first_of(client)),
-        what: after.unwrap_or(first),
-    };
+    let probe = Labelled { owner: Arc::new(Owner::first_of(client)), what: after.unwrap_or(first) };
     let from = if after.is_some() { Bound::Excluded(&probe) } else { Bound::Included(&probe) };
     let label = client.clone();
     map.range_from(from)

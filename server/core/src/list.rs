@@ -234,9 +234,8 @@ impl LockTable {
         let index = &self.state.index;
         let first = piece.is_none().then(|| index.leases_of(client, id));
         let second = index.things_of(client, piece).take_while(|piece| piece.single());
-        let second = second.filter_map(|piece| {
-            Some((LeasesAfter::Piece(piece), self.lease_of(piece)?))
-        });
+        let second =
+            second.filter_map(|piece| Some((LeasesAfter::Piece(piece), self.lease_of(piece)?)));
         Box::new(first.into_iter().flatten().map(by_id).chain(second))
     }
 

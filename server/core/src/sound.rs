@@ -247,9 +247,10 @@ impl LockTable {
         let grants = state.grants.iter().all(|(token, grant)| {
             index.has(&grant.owner, Item::Grant(*token), single(grant.lease))
         });
-        let tickets = state.tickets.iter().all(|(id, ticket)| {
-            index.has(&ticket.owner, Item::Ticket(*id), single(ticket.lease))
-        });
+        let tickets = state
+            .tickets
+            .iter()
+            .all(|(id, ticket)| index.has(&ticket.owner, Item::Ticket(*id), single(ticket.lease)));
         let many = || state.leases.iter().filter(|(_, lease)| !lease.single());
         let leases = many().all(|(id, lease)| index.has_lease(&lease.owner, *id));
         let owners: BTreeSet<ByLabel> =
