@@ -222,7 +222,8 @@ impl Step<'_> {
                     extra: None,
                 };
                 self.state.leases.insert(lease, new);
-                self.client(owner).leases += 1;
+                self.lease_came(owner, Some(item));
+                self.state.index.put(owner, item, true);
                 (lease, ttl_ms, true)
             }
             Basis::Explicit { lease } => {
@@ -271,19 +272,27 @@ impl Step<'_> {
     }
 
     fn place_grant(&mut self, grant: Arc<Grant>, ttl_ms: u64) {
-        let lock = self.lock(&grant.resource);
-        lock.shared = grant.mode == crate::command::Mode::Shared;
-        lock.holders.add(grant.token);
+        self.change_lock(&grant.resource, |lock| {
+            lock.shared = grant.mode == crate::command::Mode::Shared;
+            lock.holders.add(grant.token);
+        });
         self.state.grants.insert(grant.token, grant.clone());
         self.emit(EventKind::Granted { grant, ttl_ms });
     }
 
-    /// The lock of a resource, made if it is free.
-    pub(crate) fn lock(&mut self, resource: &crate::name::ResourceName) -> &mut Lock {
-        if !self.state.locks.contains(resource) {
-            self.state.locks.insert(resource.clone(), Lock::default());
+    /// Changes the lock of a resource, made if it is free.
+    pub(crate) fn change_lock<R>(
+        &mut self,
+        resource: &crate::name::ResourceName,
+        change: impl FnOnce(&mut Lock) -> R,
+    ) -> R {
+        if let Some(lock) = self.state.locks.get_mut(resource) {
+            return change(lock);
         }
-        self.state.locks.get_mut(resource).expect("inserted if it was missing")
+        let mut lock = Lock::default();
+        let result = change(&mut lock);
+        self.state.locks.insert(resource.clone(), lock);
+        result
     }
 
     fn count_metadata(&mut self, metadata: Option<&crate::command::Metadata>) {

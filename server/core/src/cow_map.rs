@@ -79,25 +79,17 @@ impl<K: Ord + Clone, V: Clone> CowMap<K, V> {
     }
 
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
-        let last = self.chunks.last_key_value().map(|(bound, _)| bound.clone());
-        let Some(last) = last else {
-            self.chunks.insert(key.clone(), Arc::new(vec![(key, value)]));
-            self.len = 1;
-            return None;
-        };
-        let Some(bound) = self.bound_of(&key) else {
+        let below = (Bound::Unbounded, Bound::Included(&key));
+        let Some((bound, chunk)) = self.chunks.range_mut(below).next_back() else {
             return self.insert_before_all(key, value);
         };
-        let chunk = self.chunks.get_mut(&bound).expect("the bound was found in this directory");
         match find(chunk, &key) {
             Ok(at) => return Some(std::mem::replace(&mut Arc::make_mut(chunk)[at].1, value)),
             Err(at) if chunk.len() < CHUNK_MAX => Arc::make_mut(chunk).insert(at, (key, value)),
-            // Keys that only grow (tokens, tickets) would leave every chunk half empty for ever
-            // if a full last chunk were split in the middle.
-            Err(at) if at == chunk.len() && bound == last => {
-                self.chunks.insert(key.clone(), Arc::new(vec![(key, value)]));
+            Err(at) => {
+                let bound = bound.clone();
+                self.insert_into_full(&bound, at, key, value);
             }
-            Err(at) => self.split_and_insert(&bound, at, key, value),
         }
         self.len += 1;
         None
@@ -179,24 +171,29 @@ impl<K: Ord + Clone, V: Clone> CowMap<K, V> {
         self.range_from(start.as_ref()).take_while(move |(k, _)| range.contains(*k))
     }
 
-    fn bound_of(&self, key: &K) -> Option<K> {
-        self.chunks
-            .range((Bound::Unbounded, Bound::Included(key)))
-            .next_back()
-            .map(|(bound, _)| bound.clone())
-    }
-
     fn insert_before_all(&mut self, key: K, value: V) -> Option<V> {
-        let (_, mut chunk) = self.chunks.pop_first().expect("insert handles the empty directory");
-        if chunk.len() < CHUNK_MAX {
-            Arc::make_mut(&mut chunk).insert(0, (key.clone(), value));
-            self.chunks.insert(key, chunk);
-        } else {
-            self.chunks.insert(chunk[0].0.clone(), chunk);
-            self.chunks.insert(key.clone(), Arc::new(vec![(key, value)]));
+        match self.chunks.pop_first() {
+            Some((_, mut chunk)) if chunk.len() < CHUNK_MAX => {
+                Arc::make_mut(&mut chunk).insert(0, (key.clone(), value));
+                self.chunks.insert(key, chunk);
+            }
+            full => {
+                self.chunks.extend(full.map(|(_, chunk)| (chunk[0].0.clone(), chunk)));
+                self.chunks.insert(key.clone(), Arc::new(vec![(key, value)]));
+            }
         }
         self.len += 1;
         None
+    }
+
+    fn insert_into_full(&mut self, bound: &K, at: usize, key: K, value: V) {
+        // Keys that only grow (tokens, tickets, and those of each client in an index) would leave
+        // every chunk half empty for ever if a full one were split in the middle.
+        if at == CHUNK_MAX {
+            self.chunks.insert(key.clone(), Arc::new(vec![(key, value)]));
+        } else {
+            self.split_and_insert(bound, at, key, value);
+        }
     }
 
     fn split_and_insert(&mut self, bound: &K, at: usize, key: K, value: V) {

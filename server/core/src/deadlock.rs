@@ -13,7 +13,7 @@ use crate::name::{Owner, ResourceName};
 use crate::outcome::CycleStep;
 use crate::queue::place_of;
 use crate::row::Ticket;
-use crate::state::{Content, Item, Place, State};
+use crate::state::{Content, Item, Lease, Place, State};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -31,7 +31,7 @@ impl Step<'_> {
         let place = (Reverse(asked.priority), TicketId(u64::MAX));
         let wait =
             Wait { owner: &owner, resource: &asked.resource, mode: asked.mode, place, from: None };
-        self.state.find_cycle(&own, wait)
+        self.state.find_cycle_of(&own, wait)
     }
 
     /// The same for a ticket that was detached, so that nothing counted its wait meanwhile.
@@ -39,7 +39,7 @@ impl Step<'_> {
         let mut own: BTreeSet<LeaseId> =
             ticket.behalf.iter().flat_map(|ids| ids.iter().copied()).collect();
         own.insert(ticket.lease);
-        self.state.find_cycle(&own, Wait::of(ticket, None))
+        self.state.find_cycle_of(&own, Wait::of(ticket, None))
     }
 
     /// The leases of what the caller says to hold; what is not its own live grant is not counted.
@@ -92,12 +92,45 @@ fn clash(one: Mode, other: Mode) -> bool {
 }
 
 impl State {
-    /// Breadth first from the new wait, so that the answer is a shortest cycle. The order is
-    /// fixed by tokens and places, and the walk ends after `walk_max` steps, whatever they found.
-    fn find_cycle<'a>(&'a self, own: &BTreeSet<LeaseId>, new: Wait<'a>) -> Option<Vec<CycleStep>> {
+    fn find_cycle_of<'a>(
+        &'a self,
+        own: &BTreeSet<LeaseId>,
+        new: Wait<'a>,
+    ) -> Option<Vec<CycleStep>> {
         if own.is_empty() && !self.goes_before_others(&new) {
             return None;
         }
+        self.find_cycle(|lease| own.contains(&lease), new)
+    }
+
+    /// The cycle that an exclusive wait of this owner would close, or that its ticket is part of,
+    /// if all that the owner holds counts.
+    pub(crate) fn cycle_if_waiting(
+        &self,
+        owner: &Arc<Owner>,
+        resource: &ResourceName,
+        ticket: Option<&Ticket>,
+    ) -> Option<Vec<CycleStep>> {
+        let place = (Reverse(0), TicketId(u64::MAX));
+        let new = Wait { owner, resource, mode: Mode::Exclusive, place, from: None };
+        let wait = ticket.map_or(new, |ticket| Wait::of(ticket, None));
+        // Who only stands in line elsewhere may be another thread.
+        let holds = |lease: &Lease| match lease.content {
+            Content::Single(item) => matches!(item, Item::Grant(_)),
+            Content::Many { grants, .. } => grants > 0,
+        };
+        let own =
+            |id| self.leases.get(&id).is_some_and(|lease| *lease.owner == **owner && holds(lease));
+        self.find_cycle(own, wait)
+    }
+
+    /// Breadth first from the new wait, so that the answer is a shortest cycle. The order is
+    /// fixed by tokens and places, and the walk ends after `walk_max` steps, whatever they found.
+    fn find_cycle<'a>(
+        &'a self,
+        own: impl Fn(LeaseId) -> bool,
+        new: Wait<'a>,
+    ) -> Option<Vec<CycleStep>> {
         let mut steps_left = self.limits.walk_max as usize;
         let mut seen = BTreeSet::new();
         let mut reached: Vec<Reached<'a>> = Vec::new();
@@ -112,7 +145,7 @@ impl State {
                 for lease in self.blocking(wait) {
                     steps_left = steps_left.checked_sub(1)?;
                     let Some(lease) = lease else { continue };
-                    if own.contains(&lease) {
+                    if own(lease) {
                         return Some(path(&reached, wait));
                     }
                     if seen.insert(lease) {

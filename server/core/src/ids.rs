@@ -37,6 +37,11 @@ impl Token {
     pub const LIMIT: u64 = 1 << 53;
 }
 
+impl TicketId {
+    /// No ticket reaches this, at a million a second for a hundred thousand years.
+    pub const LIMIT: u64 = 1 << 62;
+}
+
 /// The secret name of a lease: 128 random bits, made by whoever proposes the command.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u128);

@@ -4,6 +4,7 @@
 use crate::acquire::metadata_bytes;
 use crate::command::Mode;
 use crate::ids::{LeaseId, TicketId, Token};
+use crate::index::ByLabel;
 use crate::machine::LockTable;
 use crate::name::{Owner, RequestId, ResourceName};
 use crate::outcome::Grant;
@@ -70,7 +71,7 @@ impl LockTable {
         let mut rows = rows.into_iter();
         let Some(Row::Head(head)) = rows.next() else { return Err(ImportError::NoHead) };
         let Some(Row::Limits(limits)) = rows.next() else { return Err(ImportError::NoLimits) };
-        if head.last_token >= Token::LIMIT {
+        if head.last_token >= Token::LIMIT || head.last_ticket >= TicketId::LIMIT {
             return Err(ImportError::BeyondCounter);
         }
         let mut import = Import {
@@ -132,6 +133,10 @@ impl Import {
     fn put_lease(&mut self, row: LeaseRow) {
         let owner = self.known(&row.owner);
         self.count(&owner, |client| client.leases += 1);
+        self.state.index.owners.insert(ByLabel(owner.clone()), ());
+        if !row.single {
+            self.state.index.put_lease(&owner, row.id);
+        }
         self.state.metadata_bytes += metadata_bytes(row.metadata.as_ref());
         if row.ending.is_some() {
             self.state.ending.insert(row.id);
@@ -188,6 +193,7 @@ impl Import {
         }
         let mut lock = self.state.locks.remove(&ticket.resource).unwrap_or_default();
         lock.line.get_or_insert_default().put(&ticket);
+        self.state.index.contended.insert(ticket.resource.clone(), ());
         self.state.locks.insert(ticket.resource.clone(), lock);
         self.state.tickets.insert(ticket.id, ticket);
         Ok(())
@@ -213,6 +219,10 @@ impl Import {
         let (owner, single) = (lease.owner.clone(), lease.single());
         if !single {
             self.state.on_lease.insert((id, item), ());
+        }
+        self.state.index.put(&owner, item, single);
+        if matches!(item, Item::Grant(_)) {
+            self.count(&owner, |client| client.grants += 1);
         }
         Ok(owner)
     }

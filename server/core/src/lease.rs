@@ -3,11 +3,13 @@
 use crate::acquire::metadata_bytes;
 use crate::command::{Caller, EndedHow, LeftHow, OpenLease};
 use crate::ids::LeaseId;
+use crate::index::ByLabel;
 use crate::machine::Step;
-use crate::name::ResourceName;
+use crate::name::{Owner, ResourceName};
 use crate::outcome::{Bound, EventKind, Outcome, Refusal};
 use crate::row::{EndedWhat, LostGrant};
 use crate::state::{Content, Item, Lease};
+use std::sync::Arc;
 
 impl Step<'_> {
     pub(crate) fn open_lease(&mut self, asked: &OpenLease) -> Outcome {
@@ -28,7 +30,8 @@ impl Step<'_> {
         }
         self.state.metadata_bytes += metadata_bytes(asked.metadata.as_ref());
         self.state.leases.insert(asked.lease, lease);
-        self.client(&owner).leases += 1;
+        self.lease_came(&owner, None);
+        self.state.index.put_lease(&owner, asked.lease);
         self.emit(EventKind::LeaseOpened { lease: asked.lease, owner, ttl_ms: asked.ttl_ms });
         Outcome::LeaseOpened { ttl_ms: asked.ttl_ms }
     }
@@ -174,15 +177,48 @@ impl Step<'_> {
         let lease = self.state.leases.remove(&id)?;
         let metadata = lease.extra.as_ref().and_then(|extra| extra.metadata.as_ref());
         self.state.metadata_bytes -= metadata_bytes(metadata);
-        self.client(&lease.owner).leases -= 1;
-        self.drop_idle_client(&lease.owner);
+        self.lease_went(&lease.owner, lease.content);
+        match lease.content {
+            Content::Single(item) => self.state.index.take(&lease.owner, item, true),
+            Content::Many { .. } => self.state.index.take_lease(&lease.owner, id),
+        }
         Some(lease)
+    }
+
+    /// Counts a lease, and the grant that it was opened for.
+    pub(crate) fn lease_came(&mut self, owner: &Arc<Owner>, item: Option<Item>) {
+        let granted = u32::from(matches!(item, Some(Item::Grant(_))));
+        let first = self.count(owner, |client| {
+            client.leases += 1;
+            client.grants += granted;
+            client.leases == 1
+        });
+        if first {
+            self.state.index.owners.insert(ByLabel(owner.clone()), ());
+        }
+    }
+
+    fn lease_went(&mut self, owner: &Arc<Owner>, content: Content) {
+        let granted = u32::from(matches!(content, Content::Single(Item::Grant(_))));
+        let last = self.count(owner, |client| {
+            client.leases -= 1;
+            client.grants -= granted;
+            client.leases == 0
+        });
+        if last {
+            self.state.index.owners.remove(&ByLabel(owner.clone()));
+        }
     }
 
     pub(crate) fn attach_to_lease(&mut self, id: LeaseId, item: Item) {
         if let Some(lease) = self.state.leases.get_mut(&id) {
             lease.content.count(item, 1);
+            let owner = lease.owner.clone();
             self.state.on_lease.insert((id, item), ());
+            self.state.index.put(&owner, item, false);
+            if matches!(item, Item::Grant(_)) {
+                self.count(&owner, |client| client.grants += 1);
+            }
         }
     }
 
@@ -194,14 +230,19 @@ impl Step<'_> {
             self.state.ending.remove(&id);
         } else {
             lease.content.count(item, -1);
+            let owner = lease.owner.clone();
             self.state.on_lease.remove(&(id, item));
+            self.state.index.take(&owner, item, false);
+            if matches!(item, Item::Grant(_)) {
+                self.count(&owner, |client| client.grants -= 1);
+            }
         }
     }
 
     /// A ticket has become a grant; answers the lease's TTL and whether it is for this alone.
     pub(crate) fn swap_on_lease(&mut self, id: LeaseId, ticket: Item, grant: Item) -> (u64, bool) {
         let Some(lease) = self.state.leases.get_mut(&id) else { return (0, false) };
-        let (ttl_ms, single) = (lease.ttl_ms, lease.single());
+        let (ttl_ms, single, owner) = (lease.ttl_ms, lease.single(), lease.owner.clone());
         if single {
             lease.content = Content::Single(grant);
         } else {
@@ -210,6 +251,9 @@ impl Step<'_> {
             self.state.on_lease.remove(&(id, ticket));
             self.state.on_lease.insert((id, grant), ());
         }
+        self.state.index.take(&owner, ticket, single);
+        self.state.index.put(&owner, grant, single);
+        self.count(&owner, |client| client.grants += 1);
         (ttl_ms, single)
     }
 }

@@ -9,7 +9,8 @@
 //! | `administer`, `force` | what operators do, and its record |
 //! | `queue`, `deadlock`, `requests` | who is next; waits that can never end; repeats |
 //! | [`row`], `snapshot`, `import` | the state as a canonical stream, its digest, and back |
-//! | [`view`] | what readers see |
+//! | [`view`], [`list`], [`standing`] | what readers see: one thing, a page, why somebody waits |
+//! | `index` | who has what, so that a page costs what it shows |
 //! | [`sound`](LockTable::sound) | the invariants as a function |
 //!
 //! What must stay true:
@@ -37,8 +38,10 @@ mod expire;
 mod force;
 pub mod ids;
 mod import;
+mod index;
 mod lease;
 pub mod limits;
+pub mod list;
 mod machine;
 pub mod name;
 pub mod outcome;
@@ -49,6 +52,7 @@ mod requests;
 pub mod row;
 mod snapshot;
 mod sound;
+pub mod standing;
 mod state;
 mod trim;
 pub mod view;
@@ -56,6 +60,7 @@ pub mod view;
 pub use command::{Command, Header};
 pub use ids::{LeaseId, Revision, TicketId, Token};
 pub use import::ImportError;
+pub use index::Piece;
 pub use limits::Limits;
 pub use machine::LockTable;
 pub use name::{ClientId, Owner, Principal, RequestId, ResourceName};

@@ -4,6 +4,7 @@
 //! rim looks again. The text is shared (`Arc`), because one name stands in a lock, its grant,
 //! its events and its history at the same time.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -109,6 +110,13 @@ name! {
     RequestId, 128
 }
 
+/// So that a sorted map of names can be entered at any text.
+impl Borrow<str> for ResourceName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 /// The domain of resources without a slash, or with nothing before it.
 pub const DEFAULT_DOMAIN: &str = "default";
 
@@ -130,6 +138,14 @@ pub struct Owner {
     pub principal: Principal,
     /// The label the client gave itself.
     pub client: ClientId,
+}
+
+impl Owner {
+    /// Sorts before every owner with this label, since no principal is empty. Only for looking
+    /// where they begin.
+    pub(crate) fn first_of(client: &ClientId) -> Self {
+        Self { principal: Principal(Arc::from("")), client: client.clone() }
+    }
 }
 
 #[cfg(test)]

@@ -56,9 +56,15 @@ impl Step<'_> {
         for lease in ticket.behalf.iter().flat_map(|leases| leases.iter()) {
             self.state.on_behalf.insert((*lease, ticket.id), ());
         }
-        self.client(&ticket.owner).tickets += 1;
-        let line = self.lock(&ticket.resource).line.get_or_insert_default();
-        line.put(&ticket);
+        self.count(&ticket.owner, |client| client.tickets += 1);
+        let first = self.change_lock(&ticket.resource, |lock| {
+            let first = lock.line.is_none();
+            lock.line.get_or_insert_default().put(&ticket);
+            first
+        });
+        if first {
+            self.state.index.contended.insert(ticket.resource.clone(), ());
+        }
         self.state.tickets.insert(ticket.id, ticket);
     }
 
@@ -74,10 +80,10 @@ impl Step<'_> {
             line.take(ticket);
             if line.all.is_empty() {
                 lock.line = None;
+                self.state.index.contended.remove(&ticket.resource);
             }
         }
-        self.client(&ticket.owner).tickets -= 1;
-        self.drop_idle_client(&ticket.owner);
+        self.count(&ticket.owner, |client| client.tickets -= 1);
     }
 
     /// Whoever of a lower priority arrived before `arrival` and still waits was overtaken.

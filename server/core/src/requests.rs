@@ -75,17 +75,26 @@ impl Step<'_> {
         self.state.clients.get_key(owner).cloned().unwrap_or_else(|| Arc::new(owner.clone()))
     }
 
-    pub(crate) fn client(&mut self, owner: &Arc<Owner>) -> &mut Client {
-        if !self.state.clients.contains(owner) {
-            self.state.clients.insert(owner.clone(), Client::default());
+    /// Changes what is counted of an owner. One that has nothing left is dropped.
+    pub(crate) fn count<R>(
+        &mut self,
+        owner: &Arc<Owner>,
+        change: impl FnOnce(&mut Client) -> R,
+    ) -> R {
+        let clients = &mut self.state.clients;
+        if let Some(client) = clients.get_mut(owner) {
+            let result = change(client);
+            if client.is_idle() {
+                clients.remove(owner);
+            }
+            return result;
         }
-        self.state.clients.get_mut(owner).expect("inserted if it was missing")
-    }
-
-    pub(crate) fn drop_idle_client(&mut self, owner: &Arc<Owner>) {
-        if self.state.clients.get(owner).is_some_and(Client::is_idle) {
-            self.state.clients.remove(owner);
+        let mut client = Client::default();
+        let result = change(&mut client);
+        if !client.is_idle() {
+            clients.insert(owner.clone(), client);
         }
+        result
     }
 
     pub(crate) fn remember_live(
@@ -98,7 +107,7 @@ impl Step<'_> {
         let Some(id) = id else { return };
         let key = RequestKey { owner: owner.clone(), id: id.clone() };
         self.state.requests.insert(key, Request::Live { fingerprint, got });
-        self.client(owner).requests += 1;
+        self.count(owner, |client| client.requests += 1);
     }
 
     /// A ticket has become a grant.
@@ -117,8 +126,7 @@ impl Step<'_> {
             return None;
         };
         self.state.requests.remove(&key);
-        self.client(owner).requests -= 1;
-        self.drop_idle_client(owner);
+        self.count(owner, |client| client.requests -= 1);
         Some(fingerprint)
     }
 
@@ -133,7 +141,7 @@ impl Step<'_> {
             EndedWhat::Request { owner, id, .. } => {
                 let key = RequestKey { owner: owner.clone(), id: id.clone() };
                 self.state.requests.insert(key, Request::Ended(seq));
-                self.client(owner).ended.push_back(seq);
+                self.count(owner, |client| client.ended.push_back(seq));
                 Some(owner.clone())
             }
             EndedWhat::Lease { id } => {
@@ -168,11 +176,11 @@ impl Step<'_> {
         match &row.what {
             EndedWhat::Request { owner, id, .. } => {
                 self.state.requests.remove(&RequestKey { owner: owner.clone(), id: id.clone() });
-                let ended = &mut self.client(owner).ended;
-                if let Ok(at) = ended.binary_search(&seq) {
-                    ended.remove(at);
-                }
-                self.drop_idle_client(owner);
+                self.count(owner, |Client { ended, .. }| {
+                    if let Ok(at) = ended.binary_search(&seq) {
+                        ended.remove(at);
+                    }
+                });
             }
             EndedWhat::Lease { id } => {
                 self.state.ended_leases.remove(id);

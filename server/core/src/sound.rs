@@ -2,14 +2,25 @@
 
 use crate::command::Mode;
 use crate::ids::{LeaseId, TicketId, Token};
+use crate::index::ByLabel;
 use crate::machine::LockTable;
 use crate::name::{Owner, RequestId, ResourceName};
 use crate::queue::place_of;
 use crate::row::Got;
-use crate::state::{Content, Item, Lock, Request, RequestKey};
-use std::collections::BTreeMap;
+use crate::state::{Content, Item, Lease, Lock, Request, RequestKey};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+
+/// What a client has, counted by looking at everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Counted {
+    leases: u32,
+    grants: u32,
+    tickets: u32,
+    requests: u32,
+    ended: usize,
+}
 
 /// An invariant that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +43,8 @@ pub enum Breach {
     Counter(&'static str),
     /// More than a bound allows that no change of the limits can lower.
     Bound(&'static str),
+    /// An index lacks something, or has something that is not there.
+    Index(&'static str),
     /// Bytes of metadata are miscounted.
     Metadata,
 }
@@ -53,6 +66,7 @@ impl LockTable {
         self.check_leases(&mut found);
         self.check_clients(&mut found);
         self.check_bounds(&mut found);
+        self.check_index(&mut found);
         found
     }
 
@@ -191,7 +205,13 @@ impl LockTable {
         let mut clients = self.recount();
         for (owner, client) in self.state.clients.iter() {
             let counted = clients.remove(owner).unwrap_or_default();
-            let stored = (client.leases, client.tickets, client.requests, client.ended.len());
+            let stored = Counted {
+                leases: client.leases,
+                grants: client.grants,
+                tickets: client.tickets,
+                requests: client.requests,
+                ended: client.ended.len(),
+            };
             if client.is_idle() || stored != counted {
                 found.push(Breach::WrongClient(owner.client.to_string()));
             }
@@ -199,22 +219,57 @@ impl LockTable {
         found.extend(clients.keys().map(|owner| Breach::WrongClient(owner.client.to_string())));
     }
 
-    fn recount(&self) -> BTreeMap<Arc<Owner>, (u32, u32, u32, usize)> {
-        let mut clients = BTreeMap::<_, (u32, u32, u32, usize)>::new();
+    fn recount(&self) -> BTreeMap<Arc<Owner>, Counted> {
+        let mut clients = BTreeMap::<_, Counted>::new();
         for (_, lease) in self.state.leases.iter() {
-            clients.entry(lease.owner.clone()).or_default().0 += 1;
+            clients.entry(lease.owner.clone()).or_default().leases += 1;
+        }
+        for (_, grant) in self.state.grants.iter() {
+            clients.entry(grant.owner.clone()).or_default().grants += 1;
         }
         for (_, ticket) in self.state.tickets.iter() {
-            clients.entry(ticket.owner.clone()).or_default().1 += 1;
+            clients.entry(ticket.owner.clone()).or_default().tickets += 1;
         }
         for (key, request) in self.state.requests.iter() {
             let counts = clients.entry(key.owner.clone()).or_default();
             match request {
-                Request::Live { .. } => counts.2 += 1,
-                Request::Ended(_) => counts.3 += 1,
+                Request::Live { .. } => counts.requests += 1,
+                Request::Ended(_) => counts.ended += 1,
             }
         }
         clients
+    }
+
+    /// Everything must be in its index, and nothing else: so the lengths decide the rest.
+    fn check_index(&self, found: &mut Vec<Breach>) {
+        let (state, index) = (&self.state, &self.state.index);
+        let single = |lease| state.leases.get(&lease).is_some_and(Lease::single);
+        let grants = state.grants.iter().all(|(token, grant)| {
+            index.has(&grant.owner, Item::Grant(*token), single(grant.lease))
+        });
+        let tickets = state
+            .tickets
+            .iter()
+            .all(|(id, ticket)| index.has(&ticket.owner, Item::Ticket(*id), single(ticket.lease)));
+        let many = || state.leases.iter().filter(|(_, lease)| !lease.single());
+        let leases = many().all(|(id, lease)| index.has_lease(&lease.owner, *id));
+        let owners: BTreeSet<ByLabel> =
+            state.leases.iter().map(|(_, lease)| ByLabel(lease.owner.clone())).collect();
+        let lines = || state.locks.iter().filter(|(_, lock)| lock.line.is_some());
+        let contended = lines().all(|(name, _)| index.contended.contains(name));
+        let lens = [
+            state.grants.len() + state.tickets.len(),
+            many().count(),
+            owners.len(),
+            lines().count(),
+        ];
+        let known = owners.iter().all(|owner| index.owners.contains(owner));
+        let all = [grants && tickets, leases, known, contended];
+        for (at, what) in ["things", "leases", "owners", "contended"].into_iter().enumerate() {
+            if !all[at] || lens[at] != index.lens()[at] {
+                found.push(Breach::Index(what));
+            }
+        }
     }
 
     fn check_bounds(&self, found: &mut Vec<Breach>) {

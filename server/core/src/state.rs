@@ -3,6 +3,7 @@
 use crate::command::{EndedHow, Mode};
 use crate::cow_map::CowMap;
 use crate::ids::{LeaseId, TicketId, Token};
+use crate::index::Index;
 use crate::limits::{DomainSettings, Limits};
 use crate::name::{Owner, RequestId, ResourceName};
 use crate::outcome::Grant;
@@ -37,6 +38,8 @@ pub(crate) struct State {
     pub(crate) metadata_bytes: u64,
     /// Leases that are being ended in pieces.
     pub(crate) ending: BTreeSet<LeaseId>,
+    /// What lists are read from.
+    pub(crate) index: Index,
 }
 
 /// Who holds a resource and who waits for it.
@@ -111,6 +114,7 @@ pub(crate) enum Item {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Client {
     pub(crate) leases: u32,
+    pub(crate) grants: u32,
     pub(crate) tickets: u32,
     /// Its ended requests, oldest first.
     pub(crate) ended: VecDeque<u64>,

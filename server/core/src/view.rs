@@ -1,19 +1,15 @@
-//! What readers see: copies of small parts, never more than was asked for.
+//! What readers see of one thing: copies of small parts, never more than was asked for. Lists are
+//! in [`list`](crate::list).
 
 use crate::command::{Acquire, Mode};
 use crate::ids::{LeaseId, TicketId, Token};
 use crate::limits::{DomainSettings, Limits};
 use crate::machine::LockTable;
-use crate::name::{ClientId, Owner, RequestId, ResourceName};
+use crate::name::{Owner, RequestId, ResourceName};
 use crate::outcome::{Blockers, Bound as BoundOf, Grant, Refusal};
 use crate::row::{Got, LostGrant, Ticket};
 use crate::state::{Content, Item, Lease, Lock, Request, RequestKey};
-use std::ops::Bound;
 use std::sync::Arc;
-
-/// How many locks one page may look at. A filter that matches little ends the page early with a
-/// cursor instead of walking a million locks under the table's lock.
-const SCAN_MAX: usize = 10_000;
 
 /// A lock with its line.
 #[derive(Debug, Clone)]
@@ -28,30 +24,6 @@ pub struct LockView {
     pub queue: Vec<Arc<Ticket>>,
     /// How many stand in it.
     pub queue_length: usize,
-}
-
-/// Which locks are listed.
-#[derive(Debug, Clone, Default)]
-pub struct LockFilter {
-    /// Only names that start with this.
-    pub prefix: Option<String>,
-    /// Only this domain.
-    pub domain: Option<String>,
-    /// Only locks that this client holds or waits for.
-    pub client: Option<ClientId>,
-    /// Only locks with somebody in line.
-    pub contended: bool,
-    /// Only names after this one.
-    pub after: Option<ResourceName>,
-}
-
-/// A part of a list.
-#[derive(Debug, Clone)]
-pub struct Slice<T, K> {
-    /// The items.
-    pub items: Vec<T>,
-    /// The last key looked at, if the list goes on after it.
-    pub next: Option<K>,
 }
 
 /// A lease with what stands on it.
@@ -207,7 +179,7 @@ impl LockTable {
             .or_else(|| full(BoundOf::Tickets, state.tickets.len(), limits.tickets_max))
     }
 
-    fn blockers(&self, lock: &Lock) -> Blockers {
+    pub(crate) fn blockers(&self, lock: &Lock) -> Blockers {
         let grants = lock.holders.iter().filter_map(|token| self.state.grants.get(&token).cloned());
         Blockers {
             holders: grants.take(Blockers::SHOWN).collect(),
@@ -265,7 +237,7 @@ impl LockTable {
         Some(self.view_of(resource, lock, shown, shown))
     }
 
-    fn view_of(
+    pub(crate) fn view_of(
         &self,
         resource: &ResourceName,
         lock: &Lock,
@@ -282,49 +254,6 @@ impl LockTable {
             queue: tickets.take(queue).collect(),
             queue_length: lock.line_len(),
         }
-    }
-
-    /// Locks by name. Looks at a bounded number of them, so a slice may be shorter than `limit`
-    /// and still have a next one.
-    #[must_use]
-    pub fn locks(&self, filter: &LockFilter, limit: usize) -> Slice<LockView, ResourceName> {
-        let prefix = filter.prefix.as_deref().unwrap_or("");
-        let start = ResourceName::parse(prefix).ok();
-        let from = match (&filter.after, &start) {
-            (Some(after), Some(start)) if start > after => Bound::Included(start),
-            (Some(after), _) => Bound::Excluded(after),
-            (None, Some(start)) => Bound::Included(start),
-            (None, None) => Bound::Unbounded,
-        };
-        let mut items = Vec::new();
-        let mut last = None;
-        for (looked_at, (name, lock)) in self.state.locks.range_from(from).enumerate() {
-            if !name.as_str().starts_with(prefix) {
-                return Slice { items, next: None };
-            }
-            if items.len() == limit || looked_at == SCAN_MAX {
-                return Slice { items, next: last };
-            }
-            last = Some(name.clone());
-            if self.matches(filter, name, lock) {
-                items.push(self.view_of(name, lock, 8, 0));
-            }
-        }
-        Slice { items, next: None }
-    }
-
-    fn matches(&self, filter: &LockFilter, name: &ResourceName, lock: &Lock) -> bool {
-        let of_client = |client: &ClientId| {
-            let mut holders = lock.holders.iter().filter_map(|token| self.state.grants.get(&token));
-            let mut line = lock.line.iter().flat_map(|line| line.all.keys());
-            holders.any(|grant| grant.owner.client == *client)
-                || line.any(|(_, id)| {
-                    self.state.tickets.get(id).is_some_and(|t| t.owner.client == *client)
-                })
-        };
-        filter.domain.as_deref().is_none_or(|domain| name.domain() == domain)
-            && (!filter.contended || lock.line.is_some())
-            && filter.client.as_ref().is_none_or(of_client)
     }
 
     /// The owner and TTL of a living lease, or how it ended.
@@ -351,29 +280,6 @@ impl LockTable {
     #[must_use]
     pub fn lease_view(&self, id: LeaseId, shown: usize) -> Option<LeaseView> {
         Some(self.lease_view_of(id, self.state.leases.get(&id)?, shown))
-    }
-
-    /// Leases by id, after `after`.
-    #[must_use]
-    pub fn leases(
-        &self,
-        client: Option<&ClientId>,
-        after: Option<LeaseId>,
-        limit: usize,
-    ) -> Slice<LeaseView, LeaseId> {
-        let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut items = Vec::new();
-        let mut last = None;
-        for (looked_at, (id, lease)) in self.state.leases.range_from(from).enumerate() {
-            if items.len() == limit || looked_at == SCAN_MAX {
-                return Slice { items, next: last };
-            }
-            last = Some(*id);
-            if client.is_none_or(|client| lease.owner.client == *client) {
-                items.push(self.lease_view_of(*id, lease, 0));
-            }
-        }
-        Slice { items, next: None }
     }
 
     /// Every living lease that a new leader's clock must watch: with the longest TTL that it ever

@@ -167,3 +167,22 @@ fn many_remembered_requests_are_forgotten_step_by_step() {
     assert_eq!(table.counts().ended, 10);
     assert!(table.sound().is_empty());
 }
+
+/// Run it alone, in a process of its own: `cargo test -p leasehold-core bytes_of -- --ignored`.
+#[test]
+#[ignore = "a million locks take a while, and only a process of its own weighs them alone"]
+fn bytes_of_a_lock_among_a_million() {
+    const LOCKS: u64 = 1_000_000;
+    let before = resident_bytes();
+    let mut table = table(LOCKS);
+    let weight = (resident_bytes() - before) / LOCKS;
+    let mut cycles: Vec<Duration> = (0..5).map(|_| cycle_time(&mut table)).collect();
+    cycles.sort_unstable();
+    println!("{weight} bytes a lock; acquire + release among them: {:?}", cycles[2]);
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").expect("Linux says what it holds");
+    let pages = status.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.expect("the second number") * 4_096
+}

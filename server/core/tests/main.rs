@@ -1,9 +1,10 @@
-//! The rules of the lock table, shown four ways.
+//! The rules of the lock table, shown five ways.
 //!
 //! | file | shows |
 //! | --- | --- |
 //! | `scenarios` | one rule, one text file: commands in, exact outcomes and events out |
 //! | `model` | random histories do what a second, naive table does |
+//! | `pages` | lists and standings say what looking at everything says |
 //! | `replay` | the same log gives the same state, also through a snapshot at any index |
 //! | `cost` | the work of a command does not grow with the table |
 //!
@@ -15,6 +16,7 @@ mod draw;
 mod line;
 mod model;
 mod naive;
+mod pages;
 mod print;
 mod replay;
 mod scenarios;

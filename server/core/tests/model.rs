@@ -3,7 +3,7 @@
 
 use crate::draw::{Drawer, HistorySeed, histories, limits};
 use crate::naive::Naive;
-use crate::{print, show};
+use crate::{pages, print, show};
 use leasehold_core::command::Command;
 use leasehold_core::outcome::{EventKind, Outcome, Refusal};
 use leasehold_core::row::Ticket;
@@ -118,6 +118,7 @@ fn check(seed: &HistorySeed) -> Result<(), TestCaseError> {
             .or_else(|| table.sound().first().map(|breach| format!("unsound: {breach}")))
             .or_else(|| watch.events(&applied, header, &before))
             .or_else(|| watch.line(&applied, &before, &table, &commands, seed.priorities))
+            .or_else(|| pages::difference(&table, &naive))
             .or_else(|| repeat_changes(&table, header, &commands, &applied.outcomes))
             .or_else(|| {
                 (table.counts().ended != naive.ended_len()).then(|| "remembers too much".to_owned())

@@ -74,6 +74,19 @@ impl Naive {
         Applied { outcomes, events: std::mem::take(&mut self.events) }
     }
 
+    pub(crate) fn grants(&self) -> &[Arc<Grant>] {
+        &self.grants
+    }
+
+    pub(crate) fn tickets(&self) -> &[Ticket] {
+        &self.tickets
+    }
+
+    /// Ids, owners, and whether they are for one thing.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (LeaseId, &Owner, bool)> {
+        self.leases.iter().map(|(id, lease)| (*id, &lease.owner, lease.single))
+    }
+
     /// What is remembered of ended things, for the bounds.
     pub(crate) fn ended_len(&self) -> usize {
         self.ended.len()
@@ -150,7 +163,7 @@ const DONE: Result<Outcome, Refusal> = Ok(Outcome::Done { more: false });
 
 // What is where.
 impl Naive {
-    fn holders(&self, resource: &ResourceName) -> Vec<&Arc<Grant>> {
+    pub(crate) fn holders(&self, resource: &ResourceName) -> Vec<&Arc<Grant>> {
         self.grants.iter().filter(|grant| grant.resource == *resource).collect()
     }
 
@@ -161,7 +174,7 @@ impl Naive {
     }
 
     /// The whole line, first first.
-    fn line(&self, resource: &ResourceName) -> Vec<&Ticket> {
+    pub(crate) fn line(&self, resource: &ResourceName) -> Vec<&Ticket> {
         let mut line: Vec<&Ticket> =
             self.tickets.iter().filter(|ticket| ticket.resource == *resource).collect();
         line.sort_by_key(|ticket| (Reverse(ticket.priority), ticket.id));
@@ -536,7 +549,7 @@ impl Naive {
 
 // Deadlock: from wait to wait until one of the caller's own leases is met.
 impl Naive {
-    fn cycle(&self, new: &Ticket, own: BTreeSet<LeaseId>) -> Option<Vec<CycleStep>> {
+    pub(crate) fn cycle(&self, new: &Ticket, own: BTreeSet<LeaseId>) -> Option<Vec<CycleStep>> {
         let waits: Vec<&Ticket> =
             self.tickets.iter().filter(|one| one.attached && one.id != new.id).collect();
         let step = |ticket: &Ticket| CycleStep {

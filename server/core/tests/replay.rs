@@ -2,7 +2,7 @@
 //! stays as it was, and rows that contradict each other are refused.
 
 use crate::draw::{Drawer, HistorySeed, histories, limits};
-use crate::line;
+use crate::{line, pages};
 use leasehold_core::limits::Limits;
 use leasehold_core::outcome::Grant;
 use leasehold_core::row::{EndedRow, EndedWhat, Head, LeaseRow, LiveRequest, Row, Ticket};
@@ -35,6 +35,7 @@ proptest! {
             prop_assert!(copy.sound().is_empty());
             prop_assert_eq!(copy.freeze().digest(), end.digest());
             prop_assert!(copy.freeze().rows().eq(end.rows()));
+            prop_assert_eq!(pages::all(copy), pages::all(&table));
         }
     }
 
