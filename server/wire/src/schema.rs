@@ -20,8 +20,9 @@ pub const REQUEST_ID_MAX: u32 = 128;
 pub const EXACT_MAX: u64 = (1 << 53) - 1;
 
 /// Text without control characters, in the dialect that all readers of JSON Schema share.
-const NO_CONTROL: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
-const HEX_ID: &str = "^[0-9a-f]{32}$";
+pub const NO_CONTROL: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
+/// The id of a lease: 32 hexadecimal digits in lower case.
+pub const HEX_ID: &str = "^[0-9a-f]{32}$";
 
 /// Collects the schemas that a document refers to under `#/components/schemas/`.
 #[derive(Debug)]
