@@ -74,9 +74,9 @@ pub(crate) fn serving(http: &HttpRequest, body: usize) {
     }
 }
 
-const TIMEOUT: &str = "Leasehold-Timeout-Ms";
+pub(crate) const TIMEOUT: &str = "Leasehold-Timeout-Ms";
 /// Nobody waits longer for anything: the longest wait of a request is a minute.
-const TIMEOUT_MS_MAX: u64 = 86_400_000;
+pub(crate) const TIMEOUT_MS_MAX: u64 = 86_400_000;
 
 /// When the request came, and until when its sender still wants an answer.
 pub(crate) fn call(headers: &HeaderMap, received: Instant) -> Result<Call, Invalid> {

@@ -76,9 +76,11 @@ pub(crate) async fn get(ask: Ask) -> Answered {
     Ok(Answer::json(&to_wire::lease(&status.value)).at(status.revision).unstored())
 }
 
+pub(crate) const LIST_PARAMETERS: &[&str] = &["client_id", "limit", "cursor", "consistency"];
+
 /// `GET /v1/leases`
 pub(crate) async fn list(ask: Ask) -> Answered {
-    let query = ask.query(&["client_id", "limit", "cursor", "consistency"])?;
+    let query = ask.query(LIST_PARAMETERS)?;
     let stale = query.stale()?;
     let filter = LeasesFilter {
         client_id: query.text("client_id").map(str::to_owned),
@@ -95,9 +97,11 @@ fn cursor(text: &str) -> Result<LeaseId, Invalid> {
     })
 }
 
+pub(crate) const END_PARAMETERS: &[&str] = &["client_id"];
+
 /// `DELETE /v1/leases/{id}`
 pub(crate) async fn end(ask: Ask) -> Answered {
-    let query = ask.query(&["client_id"])?;
+    let query = ask.query(END_PARAMETERS)?;
     let lease = from_wire::lease_id(ask.segment("id"))?;
     let caller = from_wire::acting_for(query.text("client_id"), &ask.caller)?;
     let ended = ask.node().end_lease(ask.call, caller, lease).await?;

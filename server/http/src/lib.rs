@@ -13,6 +13,7 @@
 //! | `to_wire`, `answer` | meaning to shapes |
 //! | `failure`, `fault` | every failure to its status and code, in one `match` |
 //! | [`metrics`] | the catalogue of names |
+//! | `openapi` | the same API, described for programs |
 //!
 //! What must stay true:
 //!
@@ -43,6 +44,7 @@ mod link;
 mod listen;
 mod locks;
 pub mod metrics;
+mod openapi;
 mod query;
 mod release;
 mod renew;

@@ -14,9 +14,11 @@ pub(crate) const LIMIT_DEFAULT: usize = 100;
 /// Waiters that one lock's answer lists; its `queue_length` counts them all.
 const QUEUE_SHOWN: usize = 256;
 
+pub(crate) const ONE_PARAMETERS: &[&str] = &["resource", "consistency"];
+
 /// `GET /v1/lock?resource=`
 pub(crate) async fn one(ask: Ask) -> Answered {
-    let query = ask.query(&["resource", "consistency"])?;
+    let query = ask.query(ONE_PARAMETERS)?;
     let resource = from_wire::resource(query.required("resource")?)?;
     let stale = query.stale()?;
     let status = ask.node().lock(ask.call, resource, QUEUE_SHOWN, stale).await?;
@@ -26,16 +28,16 @@ pub(crate) async fn one(ask: Ask) -> Answered {
 /// `GET /v1/locks`
 pub(crate) async fn list(ask: Ask) -> Answered {
     let filter = filter(&ask)?;
-    let stale = ask.query(PARAMETERS)?.stale()?;
+    let stale = ask.query(LIST_PARAMETERS)?.stale()?;
     let page = ask.node().locks(ask.call, filter, stale).await?;
     Ok(ask.read(Answer::json(&to_wire::locks(&page.value)), page.revision, stale))
 }
 
-const PARAMETERS: &[&str] =
+pub(crate) const LIST_PARAMETERS: &[&str] =
     &["prefix", "domain", "client_id", "state", "limit", "cursor", "consistency"];
 
 fn filter(ask: &Ask) -> Result<LocksFilter, Invalid> {
-    let query = ask.query(PARAMETERS)?;
+    let query = ask.query(LIST_PARAMETERS)?;
     let states = [("held", LockState::Held), ("contended", LockState::Contended)];
     let text = |name| query.text(name).map(str::to_owned);
     Ok(LocksFilter {

@@ -6,7 +6,7 @@ use crate::ask::Ask;
 use crate::caller::Permission;
 use crate::dispatch::{self, Place};
 use crate::metrics::Metrics;
-use crate::{acquire, batch, cancel_wait, fence, health, leases, locks, release, renew};
+use crate::{acquire, batch, cancel_wait, fence, health, leases, locks, openapi, release, renew};
 use actix_web::http::Method;
 use actix_web::web::{self, ServiceConfig};
 use futures_util::future::LocalBoxFuture;
@@ -84,6 +84,7 @@ pub(crate) static TABLE: &[Route] = table! {
     GET    "/v1/locks"                  "locks"           Read    Read    None   => locks::list;
     POST   "/v1/leases"                 "open-lease"      Lock    Acquire Single => leases::open;
     GET    "/v1/leases"                 "leases"          Operate Read    None   => leases::list;
+    GET    "/v1/openapi.json"           "openapi"         None    Read    None   => openapi::get;
     GET    "/livez"                     "livez"           None    Ops     None   => health::live;
     GET    "/readyz"                    "readyz"          None    Ops     None   => health::ready_to_serve;
     GET    "/healthz"                   "healthz"         None    Ops     None   => health::live;
@@ -151,10 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn only_health_asks_for_no_permission() {
+    fn only_health_and_the_description_ask_for_no_permission() {
         for route in TABLE {
             let open = route.permission == Permission::None;
-            assert_eq!(open, route.class == Class::Ops, "{}", route.path);
+            let expected = route.class == Class::Ops || route.name == "openapi";
+            assert_eq!(open, expected, "{}", route.path);
             assert!(route.method != Method::GET || route.body == Body::None, "{}", route.path);
         }
     }

@@ -1,11 +1,13 @@
 //! `GET /v1/audit`: who did what, when, from where, and with what result.
 
+use crate::schema;
 use crate::time::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// One thing that somebody did to what is not their own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditRecord<'a> {
     /// Its number in the order of all changes. Opaque.
     pub revision: Cow<'a, str>,
@@ -21,6 +23,7 @@ pub struct AuditRecord<'a> {
     pub target: Cow<'a, str>,
     /// To which grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::token")]
     pub token: Option<u64>,
     /// Why, in the words of whoever did it.
     pub reason: Cow<'a, str>,

@@ -7,15 +7,18 @@ use crate::parse::{Field, Invalid, Kind, Shape, given, given_text};
 use crate::problem::Problem;
 use crate::release::{Release, Released};
 use crate::renew::{Renew, Renewed};
+use crate::schema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Operations, done in order, each with its own outcome.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Batch<'a> {
     /// At most [`Batch::OPERATIONS_MAX`].
     #[serde(borrow)]
+    #[schemars(length(max = 256))]
     pub operations: Vec<RawOperation<'a>>,
 }
 
@@ -193,6 +196,47 @@ impl<'a> RawOperation<'a> {
     }
 }
 
+/// One schema a verb, because that is what can be said exactly and what clients build.
+impl JsonSchema for RawOperation<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "BatchOperation".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "One operation of a batch.",
+            "oneOf": [
+                generator.subschema_for::<BatchAcquire>(),
+                generator.subschema_for::<BatchRenew>(),
+                generator.subschema_for::<BatchRelease>(),
+            ],
+        })
+    }
+}
+
+macro_rules! operation_schemas {
+    ($($name:ident $verb:literal $of:ty, without $without:expr;)+) => {$(
+        /// Stands for the schema only; the operation is read as a [`RawOperation`].
+        struct $name;
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                schema::operation::<$of>(generator, $verb, $without)
+            }
+        }
+    )+};
+}
+
+operation_schemas! {
+    BatchAcquire "acquire" Acquire<'_>, without &["wait_ms", "keep_place"];
+    BatchRenew "renew" Renew<'_>, without &[];
+    BatchRelease "release" Release<'_>, without &[];
+}
+
 fn missing(name: &'static str, kind: Kind) -> Invalid {
     Invalid::field(name, "is missing", kind.to_string())
 }
@@ -208,16 +252,17 @@ fn given_holding<'de: 'a, 'a, D: serde::Deserializer<'de>>(
 }
 
 /// One result an operation, in order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BatchResults<'a> {
     /// In the order of the operations.
     pub results: Vec<BatchResult<'a>>,
 }
 
 /// What became of one operation: a status, and the field that belongs to it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BatchResult<'a> {
     /// The status that the operation would have had on its own.
+    #[schemars(range(min = 200, max = 599))]
     pub status: u16,
     /// An acquire was granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,18 +1,22 @@
 //! `POST /v1/cancel-wait`: leaves the line on purpose.
 
 use crate::parse::{Field, Kind, Shape};
+use crate::schema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Which request waits no more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelWait<'a> {
     /// The label of the client that waits.
     #[serde(borrow)]
+    #[schemars(schema_with = "schema::client_id")]
     pub client_id: Cow<'a, str>,
     /// The id that it gave its request.
     #[serde(borrow)]
+    #[schemars(schema_with = "schema::request_id")]
     pub request_id: Cow<'a, str>,
 }
 
@@ -22,7 +26,7 @@ impl<'a> Shape<'a> for CancelWait<'a> {
 }
 
 /// What became of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitCancelled {
     /// Whether such a request stood in line.
     pub cancelled: bool,

@@ -1,10 +1,11 @@
 //! `GET /v1/clients`: who has anything.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// What one client has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientSummary<'a> {
     /// Its label.
     pub client_id: Cow<'a, str>,

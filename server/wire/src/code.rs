@@ -1,12 +1,13 @@
 //! Every code that an error can have. Stable: programs switch on it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $title:literal;)+) => {
         /// What went wrong, for programs.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         pub enum Code {
             $($(#[$doc])* #[serde(rename = $code)] $variant,)+
         }

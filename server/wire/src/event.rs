@@ -5,12 +5,14 @@
 //! kind is [`Gap::EVENT`] and the data a [`Gap`].
 
 use crate::mode::Mode;
+use crate::schema;
 use crate::time::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// One change. Which of the optional fields are there follows from `event`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event<'a> {
     /// Its number in the order of all changes. Opaque: give it back as `from`.
     pub revision: Cow<'a, str>,
@@ -29,6 +31,7 @@ pub struct Event<'a> {
     pub client_id: Option<Cow<'a, str>>,
     /// The token of the grant that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::token")]
     pub token: Option<u64>,
     /// Exclusive or shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +62,7 @@ pub struct Event<'a> {
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $word:literal;)+) => {
         /// The kinds of changes. A reader skips those that it does not know.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         pub enum EventKind {
             $($(#[$doc])* #[serde(rename = $word)] $variant,)+
             /// One of a newer service.
@@ -120,7 +123,7 @@ kinds! {
 }
 
 /// Changes that cannot be told any more. Whoever reads this has to read the present state anew.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gap<'a> {
     /// The revision after which changes are missing.
     pub from: Cow<'a, str>,

@@ -4,17 +4,21 @@
 //! the write itself: between the answer and the write the grant may end.
 
 use crate::parse::{Field, Kind, Shape};
+use crate::schema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Which token is asked about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FenceCheck<'a> {
     /// The resource that is written to.
     #[serde(borrow)]
+    #[schemars(schema_with = "schema::resource")]
     pub resource: Cow<'a, str>,
     /// The token that the writer showed.
+    #[schemars(schema_with = "schema::token")]
     pub token: u64,
 }
 
@@ -24,7 +28,7 @@ impl<'a> Shape<'a> for FenceCheck<'a> {
 }
 
 /// The answer, as of a moment after the question arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FenceChecked {
     /// It is the token of a live exclusive grant.
     pub current: bool,

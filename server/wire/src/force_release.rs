@@ -1,20 +1,25 @@
 //! `POST /v1/lock/force-release`: an operator ends a grant against its holder's will.
 
 use crate::parse::{Field, Kind, Shape};
+use crate::schema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Which grant ends, why, and when the next client is let in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForceRelease<'a> {
     /// The resource held.
     #[serde(borrow)]
+    #[schemars(schema_with = "schema::resource")]
     pub resource: Cow<'a, str>,
     /// The token that the operator saw. If another one holds by now, nothing happens.
+    #[schemars(schema_with = "schema::token")]
     pub token: u64,
     /// Why, for the audit: 1 to 512 bytes.
     #[serde(borrow)]
+    #[schemars(length(min = 1, max = 512))]
     pub reason: Cow<'a, str>,
     /// At the deadline unless it says otherwise.
     #[serde(default)]
@@ -36,7 +41,7 @@ impl<'a> Shape<'a> for ForceRelease<'a> {
 }
 
 /// When the next client is let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ForceWhen {
     /// At the deadline: the grant is not renewed any more, and nobody overlaps.
@@ -47,7 +52,7 @@ pub enum ForceWhen {
 }
 
 /// What became of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ForceReleased {
     /// Whether the grant has ended; if not, it ends at its deadline.
     pub ended: bool,

@@ -3,16 +3,19 @@
 use crate::acquire::PolicyVerdict;
 use crate::metadata::Metadata;
 use crate::mode::Mode;
+use crate::schema;
 use crate::time::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// A grant from its request to its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GrantRecord<'a> {
     /// What is or was held.
     pub resource: Cow<'a, str>,
     /// Its token.
+    #[schemars(schema_with = "schema::token")]
     pub token: u64,
     /// The label of the holder.
     pub client_id: Cow<'a, str>,
@@ -46,7 +49,7 @@ pub struct GrantRecord<'a> {
 }
 
 /// Whether a grant still stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GrantState {
     /// It is held.
@@ -56,7 +59,7 @@ pub enum GrantState {
 }
 
 /// How a grant ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedHow {
     /// Its holder gave it back.

@@ -1,5 +1,7 @@
 //! The secret name of a lease, as text.
 
+use crate::schema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 use std::borrow::Cow;
@@ -42,5 +44,19 @@ impl<'de> Deserialize<'de> for HexId {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let text = Cow::<'_, str>::deserialize(source)?;
         Self::parse(&text).ok_or_else(|| de::Error::custom("expected 32 hexadecimal digits"))
+    }
+}
+
+impl JsonSchema for HexId {
+    fn schema_name() -> Cow<'static, str> {
+        "HexId".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        schema::hex_id(generator)
     }
 }

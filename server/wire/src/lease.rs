@@ -6,18 +6,22 @@ use crate::metadata::Metadata;
 use crate::mode::Mode;
 use crate::parse::{Field, Kind, Shape, given, given_text};
 use crate::renew::EndedGrant;
+use crate::schema;
 use crate::time::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// `POST /v1/leases`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenLease<'a> {
     /// The label of the client: 1 to 256 bytes.
     #[serde(borrow)]
+    #[schemars(schema_with = "schema::client_id")]
     pub client_id: Cow<'a, str>,
     /// The time to live, in milliseconds.
+    #[schemars(schema_with = "schema::duration_ms")]
     pub ttl_ms: u64,
     /// String pairs to attach.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
@@ -33,7 +37,7 @@ impl<'a> Shape<'a> for OpenLease<'a> {
 }
 
 /// A lease that is open.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeaseOpened<'a> {
     /// Its id. Whoever knows it can use and end it.
     pub lease_id: HexId,
@@ -48,7 +52,7 @@ pub struct LeaseOpened<'a> {
 }
 
 /// `POST /v1/leases/{id}/keep-alive`; the body may be left out.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeepAlive<'a> {
     /// The label of the client; compared if it is given.
@@ -58,6 +62,7 @@ pub struct KeepAlive<'a> {
         deserialize_with = "given_text",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(schema_with = "schema::client_id")]
     pub client_id: Option<Cow<'a, str>>,
 }
 
@@ -66,11 +71,12 @@ impl<'a> Shape<'a> for KeepAlive<'a> {
 }
 
 /// `POST /v1/leases/keep-alive`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeepAliveMany<'a> {
     /// At most [`KeepAliveMany::LEASES_MAX`].
     #[serde(borrow)]
+    #[schemars(schema_with = "schema::lease_ids")]
     pub lease_ids: Vec<Cow<'a, str>>,
     /// The label of the client; compared if it is given.
     #[serde(
@@ -79,6 +85,7 @@ pub struct KeepAliveMany<'a> {
         deserialize_with = "given_text",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(schema_with = "schema::client_id")]
     pub client_id: Option<Cow<'a, str>>,
 }
 
@@ -93,7 +100,7 @@ impl<'a> Shape<'a> for KeepAliveMany<'a> {
 }
 
 /// What became of one lease: either the two durations or a code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeptAlive<'a> {
     /// Which.
     pub lease_id: HexId,
@@ -112,21 +119,21 @@ pub struct KeptAlive<'a> {
 }
 
 /// One result a lease, in order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeptAliveMany<'a> {
     /// In the order of the request.
     pub results: Vec<KeptAlive<'a>>,
 }
 
 /// `DELETE /v1/leases/{id}`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeaseEnded {
     /// Always true: a lease that is not there is a problem instead.
     pub ended: bool,
 }
 
 /// `GET /v1/leases/{id}`, and an item of `GET /v1/leases`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lease<'a> {
     /// Its id.
     pub lease_id: HexId,
@@ -155,11 +162,12 @@ pub struct Lease<'a> {
 }
 
 /// A grant that stands on a lease.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeaseGrant<'a> {
     /// What is held.
     pub resource: Cow<'a, str>,
     /// The token of the grant.
+    #[schemars(schema_with = "schema::token")]
     pub token: u64,
     /// Exclusive or shared.
     pub mode: Mode,

@@ -9,6 +9,7 @@
 //! | [`code`], [`problem`] | the one error shape |
 //! | [`parse()`], `diagnose` | strict reading: first fast, then, only after a failure, precise |
 //! | [`mode`], [`metadata`], [`id`], [`time`] | the pieces that several shapes share |
+//! | [`schema`] | all of it as JSON Schema, for descriptions of the API |
 //!
 //! What must stay true:
 //!
@@ -40,6 +41,7 @@ pub mod parse;
 pub mod problem;
 pub mod release;
 pub mod renew;
+pub mod schema;
 pub mod stats;
 pub mod time;
 pub mod why;

@@ -2,12 +2,14 @@
 
 use crate::metadata::Metadata;
 use crate::mode::Mode;
+use crate::schema;
 use crate::time::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Whether somebody holds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LockState {
     /// Nobody.
@@ -17,7 +19,7 @@ pub enum LockState {
 }
 
 /// One lock with its line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lock<'a> {
     /// Its name.
     pub resource: Cow<'a, str>,
@@ -34,7 +36,7 @@ pub struct Lock<'a> {
 }
 
 /// One lock in a page.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LockSummary<'a> {
     /// Its name.
     pub resource: Cow<'a, str>,
@@ -49,11 +51,12 @@ pub struct LockSummary<'a> {
 }
 
 /// Who holds a lock, as anybody may see it: the lease's id is not in it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder<'a> {
     /// The label of the client.
     pub client_id: Cow<'a, str>,
     /// The token of the grant.
+    #[schemars(schema_with = "schema::token")]
     pub token: u64,
     /// Exclusive or shared.
     pub mode: Mode,
@@ -72,7 +75,7 @@ pub struct Holder<'a> {
 }
 
 /// Who stands in line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiter<'a> {
     /// From 1.
     pub position: usize,

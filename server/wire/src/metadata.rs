@@ -1,5 +1,6 @@
 //! String pairs that a client attaches to a grant or lease.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::borrow::Cow;
@@ -52,5 +53,20 @@ impl<'de> Visitor<'de> for Pairs {
             pairs.push((Cow::Owned(name), Cow::Owned(value)));
         }
         Ok(pairs)
+    }
+}
+
+impl JsonSchema for Metadata<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "Metadata".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "description": format!("String pairs, {ALLOWED}."),
+            "additionalProperties": { "type": "string", "maxLength": BYTES_MAX },
+            "maxProperties": ENTRIES_MAX,
+        })
     }
 }

@@ -1,9 +1,10 @@
 //! One or many holders.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How a lock is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// One holder, whose token fences.

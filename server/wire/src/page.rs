@@ -1,10 +1,12 @@
 //! One page of a list.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Some items, and where to go on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "{T}Page")]
 pub struct Page<'a, T> {
     /// The items.
     pub items: Vec<T>,

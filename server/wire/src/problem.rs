@@ -2,12 +2,14 @@
 
 use crate::code::Code;
 use crate::lock::Holder;
+use crate::schema;
 use crate::time::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// What went wrong. Which of the optional fields are there follows from `code`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem<'a> {
     /// `urn:leasehold:problem:` and the code.
     #[serde(rename = "type")]
@@ -15,6 +17,7 @@ pub struct Problem<'a> {
     /// One short phrase, the same at every occurrence.
     pub title: Cow<'a, str>,
     /// The status of the answer, or of the operation in a batch.
+    #[schemars(range(min = 200, max = 599))]
     pub status: u16,
     /// What programs switch on.
     pub code: Code,
@@ -79,6 +82,7 @@ pub struct Problem<'a> {
     pub ended_at: Option<Time>,
     /// The token of the grant that ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::token")]
     pub token: Option<u64>,
     /// The present version, where a precondition failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,7 +133,7 @@ impl<'a> Problem<'a> {
 }
 
 /// One step of a cycle of waits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CycleStep<'a> {
     /// Who waits.
     pub client_id: Cow<'a, str>,

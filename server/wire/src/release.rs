@@ -1,17 +1,21 @@
 //! `POST /v1/release-lock`: gives a grant back.
 
 use crate::parse::{Field, Kind, Shape, given_text};
+use crate::schema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Which grant to give back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Release<'a> {
     /// The resource held.
     #[serde(borrow)]
+    #[schemars(schema_with = "schema::resource")]
     pub resource: Cow<'a, str>,
     /// The token of the grant.
+    #[schemars(schema_with = "schema::token")]
     pub token: u64,
     /// The label of the holder; compared if it is given.
     #[serde(
@@ -20,6 +24,7 @@ pub struct Release<'a> {
         deserialize_with = "given_text",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(schema_with = "schema::client_id")]
     pub client_id: Option<Cow<'a, str>>,
 }
 
@@ -32,7 +37,7 @@ impl<'a> Shape<'a> for Release<'a> {
 }
 
 /// What became of the release.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Released {
     /// Whether this request gave the grant back.
     pub released: bool,
@@ -42,7 +47,7 @@ pub struct Released {
 }
 
 /// Why there was nothing to give back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NotReleased {
     /// The caller had given it back before.

@@ -1,18 +1,22 @@
 //! `POST /v1/renew-lock`: keeps a grant.
 
 use crate::parse::{Field, Kind, Shape, given, given_text};
+use crate::schema;
 use crate::time::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Which grant to keep.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Renew<'a> {
     /// The resource held.
     #[serde(borrow)]
+    #[schemars(schema_with = "schema::resource")]
     pub resource: Cow<'a, str>,
     /// The token of the grant.
+    #[schemars(schema_with = "schema::token")]
     pub token: u64,
     /// The label of the holder; compared if it is given.
     #[serde(
@@ -21,9 +25,11 @@ pub struct Renew<'a> {
         deserialize_with = "given_text",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(schema_with = "schema::client_id")]
     pub client_id: Option<Cow<'a, str>>,
     /// A new time to live, for a lease that was opened for this grant alone.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::duration_ms")]
     pub ttl_ms: Option<u64>,
 }
 
@@ -37,7 +43,7 @@ impl<'a> Shape<'a> for Renew<'a> {
 }
 
 /// How long the lease of the grant is valid now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Renewed<'a> {
     /// Milliseconds until the service may end it, as the service counts.
     pub expires_in_ms: u64,
@@ -49,11 +55,12 @@ pub struct Renewed<'a> {
 }
 
 /// A grant that ended without its client's doing while its lease lives on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndedGrant<'a> {
     /// What was held.
     pub resource: Cow<'a, str>,
     /// The token of the grant.
+    #[schemars(schema_with = "schema::token")]
     pub token: u64,
     /// How it ended: `forced`, `passed_on`, ...
     pub how: Cow<'a, str>,

@@ -1,11 +1,12 @@
 //! `GET /v1/stats`, `GET /v1/attention` and `GET /v1/config`: the service about itself.
 
 use crate::why::Usage;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// The service in numbers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stats<'a> {
     /// The node that answers.
     pub node_id: u64,
@@ -41,7 +42,7 @@ pub struct Stats<'a> {
 }
 
 /// How long requests of one route took.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency<'a> {
     /// The route.
     pub route: Cow<'a, str>,
@@ -54,14 +55,14 @@ pub struct Latency<'a> {
 }
 
 /// What needs somebody now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attention<'a> {
     /// The worst first; empty if all is well.
     pub items: Vec<Concern<'a>>,
 }
 
 /// One thing that needs somebody.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Concern<'a> {
     /// How bad it is.
     pub severity: Severity,
@@ -76,7 +77,9 @@ pub struct Concern<'a> {
 }
 
 /// How bad something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Requests are refused or lost now.
@@ -86,14 +89,14 @@ pub enum Severity {
 }
 
 /// The settings in force on the answering node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Config<'a> {
     /// In the order of the help. Secrets are left out.
     pub settings: Vec<Setting<'a>>,
 }
 
 /// One setting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting<'a> {
     /// Its key.
     pub name: Cow<'a, str>,

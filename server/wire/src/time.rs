@@ -1,5 +1,6 @@
 //! Wall-clock times as text: RFC 3339, UTC, milliseconds.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 use std::borrow::Cow;
@@ -104,6 +105,20 @@ impl<'de> Deserialize<'de> for Time {
         let text = Cow::<'_, str>::deserialize(source)?;
         Self::parse(&text)
             .ok_or_else(|| de::Error::custom("expected RFC 3339 in UTC with milliseconds"))
+    }
+}
+
+impl JsonSchema for Time {
+    fn schema_name() -> Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "date-time" })
     }
 }
 

@@ -4,11 +4,13 @@ use crate::acquire::PolicyVerdict;
 use crate::code::Code;
 use crate::lock::{Holder, Waiter};
 use crate::problem::CycleStep;
+use crate::schema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Where a client stands with a resource, and what is in its way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Why<'a> {
     /// The resource.
     pub resource: Cow<'a, str>,
@@ -27,6 +29,7 @@ pub struct Why<'a> {
     pub code: Option<Code>,
     /// The token, if it holds the lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::token")]
     pub token: Option<u64>,
     /// Its place in line, if it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +52,7 @@ pub struct Why<'a> {
 }
 
 /// Where a client stands with a resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhyState {
     /// It holds the lock.
@@ -67,7 +70,7 @@ pub enum WhyState {
 }
 
 /// A bound and how far it is used up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage<'a> {
     /// The setting that bounds it.
     pub name: Cow<'a, str>,

@@ -312,6 +312,247 @@ fn a_problem_with_every_field() {
 }
 
 #[test]
+fn events_as_a_watcher_sees_them() {
+    let least = Event {
+        revision: "118".into(),
+        event: EventKind::HistoryTrimmed,
+        happened_at: AT,
+        resource: None,
+        domain: None,
+        client_id: None,
+        token: None,
+        mode: None,
+        priority: None,
+        ttl_ms: None,
+        granted_at: None,
+        how: None,
+        by: None,
+        action: None,
+        reason: None,
+    };
+    check("event_least", &least);
+    check(
+        "event_most",
+        &Event {
+            event: EventKind::Forced,
+            resource: Some("invoice/42".into()),
+            domain: Some("invoice".into()),
+            client_id: Some("w1".into()),
+            token: Some(33),
+            mode: Some(Mode::Exclusive),
+            priority: Some(3),
+            ttl_ms: Some(10_000),
+            granted_at: Some(AT),
+            how: Some("forced".into()),
+            by: Some("alice".into()),
+            action: Some("force_release_now".into()),
+            reason: Some("the job hangs".into()),
+            ..least
+        },
+    );
+    check("event_kinds", &EventKind::ALL.to_vec());
+    check("gap", &Gap { from: "118".into(), to: "240".into() });
+    assert_eq!(Gap::EVENT, "gap");
+}
+
+#[test]
+fn every_kind_of_event_reads_as_it_is_written_and_an_unknown_one_is_read() {
+    for kind in EventKind::ALL {
+        let text = format!("\"{}\"", kind.as_str());
+        assert_eq!(serde_json::to_string(kind).expect("written"), text);
+    }
+    let newer: EventKind = serde_json::from_str("\"of_a_newer_service\"").expect("skipped");
+    assert_eq!(newer, EventKind::Other);
+}
+
+#[test]
+fn grants_as_the_history_has_them() {
+    let live = GrantRecord {
+        resource: "invoice/42".into(),
+        token: 34,
+        client_id: "w1".into(),
+        principal: "anonymous".into(),
+        mode: Mode::Exclusive,
+        state: GrantState::Live,
+        asked_at: AT,
+        granted_at: AT,
+        ended_at: None,
+        how: None,
+        expires_in_ms: Some(9_990),
+        valid: None,
+        policies: vec![],
+        metadata: None,
+    };
+    let verdict =
+        PolicyVerdict { name: "hours".into(), version: "3".into(), verdict: "allow".into() };
+    let ended = GrantRecord {
+        token: 33,
+        state: GrantState::Ended,
+        ended_at: Some(AT),
+        how: Some(EndedHow::PassedOn),
+        expires_in_ms: None,
+        valid: Some(true),
+        policies: vec![verdict],
+        metadata: Some(metadata()),
+        ..live.clone()
+    };
+    let page = Page { items: vec![live, ended], next_cursor: Some("33".into()), total: None };
+    check("grants", &page);
+    use EndedHow::{Cancelled, Expired, Forced, PassedOn, Released, Restored, Revoked};
+    let ends = vec![Released, Expired, Forced, Revoked, PassedOn, Restored, Cancelled];
+    check("ends", &ends);
+}
+
+#[test]
+fn why_a_client_waits() {
+    let waiter = Waiter {
+        position: 2,
+        client_id: "w2".into(),
+        mode: Mode::Exclusive,
+        priority: 0,
+        waiting_ms: 800,
+        attached: true,
+    };
+    let free = Why {
+        resource: "invoice/42".into(),
+        client_id: None,
+        request_id: None,
+        state: WhyState::Free,
+        explanation: "the lock is free".into(),
+        code: None,
+        token: None,
+        waiter: None,
+        ahead: vec![],
+        ahead_total: 0,
+        holders: vec![],
+        holders_total: 0,
+        limits: vec![],
+        cycle: None,
+        policies: vec![],
+    };
+    check("why_free", &free);
+    let verdict =
+        PolicyVerdict { name: "hours".into(), version: "3".into(), verdict: "allow".into() };
+    check(
+        "why_waits",
+        &Why {
+            client_id: Some("w2".into()),
+            request_id: Some("r-1".into()),
+            state: WhyState::Waits,
+            explanation: "w1 holds the lock, and w3 stands before".into(),
+            code: Some(Code::Held),
+            token: Some(33),
+            waiter: Some(waiter.clone()),
+            ahead: vec![Waiter { position: 1, client_id: "w3".into(), ..waiter }],
+            ahead_total: 1,
+            holders: vec![holder()],
+            holders_total: 1,
+            limits: vec![usage()],
+            cycle: Some(vec![CycleStep { client_id: "w2".into(), resource: "a".into() }]),
+            policies: vec![verdict],
+            ..free
+        },
+    );
+    use WhyState::{Detached, Free, Holds, Waits, WouldBeRefused, WouldWait};
+    check("why_states", &vec![Holds, Waits, Detached, Free, WouldWait, WouldBeRefused]);
+}
+
+fn usage() -> Usage<'static> {
+    Usage { name: "queue-max".into(), used: 2, max: 256 }
+}
+
+#[test]
+fn clients_as_readers_see_them() {
+    let client = ClientSummary {
+        client_id: "w1".into(),
+        principal: "anonymous".into(),
+        leases: 1,
+        grants: 2,
+        waiting: 3,
+    };
+    check("clients", &Page { items: vec![client], next_cursor: None, total: Some(1) });
+}
+
+#[test]
+fn what_operators_ask_for_and_get() {
+    let force = ForceRelease {
+        resource: "invoice/42".into(),
+        token: 33,
+        reason: "the job hangs".into(),
+        when: ForceWhen::Drain,
+    };
+    check("force_release_drain", &force);
+    check("force_release_now", &ForceRelease { when: ForceWhen::Now, ..force });
+    check("force_released", &ForceReleased { ended: true, expires_in_ms: 0, overlap: true });
+    check("set_domain_least", &SetDomain { queue_max: None });
+    check("set_domain_most", &SetDomain { queue_max: Some(16) });
+    let domain = Domain { domain: "invoice".into(), queue_max: Some(16), version: "7".into() };
+    check("domain", &domain);
+    let plain = Domain { domain: "default".into(), queue_max: None, version: "1".into() };
+    check("domains", &Page { items: vec![plain, domain], next_cursor: None, total: Some(2) });
+}
+
+#[test]
+fn audit_as_operators_read_it() {
+    let forced = AuditRecord {
+        revision: "240".into(),
+        happened_at: AT,
+        principal: "alice".into(),
+        source: "10.0.0.7:40022".into(),
+        action: "force_release_now".into(),
+        target: "invoice/42".into(),
+        token: Some(33),
+        reason: "the job hangs".into(),
+        result: "done".into(),
+    };
+    let refused = AuditRecord {
+        action: "set_domain".into(),
+        target: "invoice".into(),
+        token: None,
+        result: "precondition_failed".into(),
+        ..forced.clone()
+    };
+    check("audit", &Page { items: vec![forced, refused], next_cursor: None, total: None });
+}
+
+#[test]
+fn the_service_about_itself() {
+    let latency = Latency { route: "acquire-lock".into(), count: 1_000, p50_ms: 0.5, p99_ms: 2.5 };
+    let most = Stats {
+        node_id: 1,
+        leader: Some(1),
+        version: "0.1.0".into(),
+        uptime_ms: 60_000,
+        revision: "240".into(),
+        last_token: 34,
+        locks: 1,
+        grants: 1,
+        waiters: 2,
+        leases: 1,
+        clients: 3,
+        oldest_event: Some("118".into()),
+        watch_streams: 4,
+        usage: vec![usage()],
+        latency: vec![latency],
+    };
+    check("stats_most", &most);
+    let least = Stats { leader: None, oldest_event: None, usage: vec![], latency: vec![], ..most };
+    check("stats_least", &least);
+    let concern = Concern {
+        severity: Severity::Critical,
+        code: "grants_max".into(),
+        message: "nearly all grants that there may be are taken".into(),
+        value: 1_990_000,
+        threshold: 1_900_000,
+    };
+    let soon = Concern { severity: Severity::Warning, ..concern.clone() };
+    check("attention", &Attention { items: vec![concern, soon] });
+    let setting =
+        Setting { name: "ttl-max-ms".into(), value: "86400000".into(), origin: "cluster".into() };
+    check("config", &Config { settings: vec![setting] });
+}
+
+#[test]
 fn every_code_reads_as_it_is_written() {
     let codes: Vec<Code> = Code::ALL.to_vec();
     check("codes", &codes);

@@ -1,8 +1,8 @@
 //! A request that is not exactly as allowed is refused, and the error names the field.
 
 use leasehold_wire::{
-    Acquire, Batch, CancelWait, FenceCheck, Invalid, KeepAlive, KeepAliveMany, OpenLease, Release,
-    Renew, parse,
+    Acquire, Batch, CancelWait, FenceCheck, ForceRelease, ForceWhen, Invalid, KeepAlive,
+    KeepAliveMany, OpenLease, Release, Renew, SetDomain, Shape, parse,
 };
 
 fn refusal(body: &[u8]) -> Invalid {
@@ -188,6 +188,56 @@ fn a_field_of_another_verb_is_named_with_its_operation() {
 }
 
 /// Both readings of a body must agree: what the typed one refuses, the table must explain.
+/// The body is refused as a `T`, the error names `field`, and says `says`.
+fn refused_as<'a, T: Shape<'a>>(body: &'a str, field: &str, says: &str) {
+    let Err(invalid) = parse::<T>(body.as_bytes()) else { panic!("refused: {body}") };
+    assert_eq!(invalid.field.as_deref(), Some(field), "{invalid:?}");
+    assert!(invalid.to_string().contains(says), "{invalid} should say {says:?}");
+}
+
+#[test]
+fn a_forced_release_says_exactly_what_it_ends_and_why() {
+    let read = |body: &'static str| parse::<ForceRelease<'_>>(body.as_bytes()).expect(body);
+    let asked = read(r#"{"resource":"r","token":33,"reason":"hangs"}"#);
+    assert_eq!((&*asked.resource, asked.token, &*asked.reason), ("r", 33, "hangs"));
+    assert_eq!(asked.when, ForceWhen::Drain, "the mild way unless the caller says otherwise");
+    let now = read(r#"{"when":"now","reason":"","token":0,"resource":"r"}"#);
+    assert_eq!(now.when, ForceWhen::Now);
+    for (body, field, says) in [
+        (r#"{"token":1,"reason":"w"}"#, "resource", "is missing"),
+        (r#"{"resource":"r","reason":"w"}"#, "token", "is missing"),
+        (r#"{"resource":"r","token":1}"#, "reason", "is missing"),
+        (r#"{"resource":"r","token":"1","reason":"w"}"#, "token", "whole number"),
+        (r#"{"resource":"r","token":1,"reason":null}"#, "reason", "string"),
+        (r#"{"resource":"r","token":1,"reason":"w","when":"later"}"#, "when", "drain, now"),
+        (r#"{"resource":"r","token":1,"reason":"w","when":"Now"}"#, "when", "drain, now"),
+        (r#"{"resource":"r","token":1,"reason":"w","when":null}"#, "when", "drain, now"),
+        (r#"{"resource":"r","token":1,"reason":"w","force":true}"#, "force", "is not a field"),
+        (r#"{"resource":"r","token":1,"token":2,"reason":"w"}"#, "token", "more than once"),
+    ] {
+        refused_as::<ForceRelease<'_>>(body, field, says);
+    }
+}
+
+#[test]
+fn the_settings_of_a_domain_are_given_or_left_out() {
+    let read = |body: &'static str| parse::<SetDomain>(body.as_bytes()).expect(body);
+    assert_eq!(read("{}").queue_max, None);
+    assert_eq!(read(r#"{"queue_max":16}"#).queue_max, Some(16));
+    for (body, field, says) in [
+        (r#"{"queue_max":null}"#, "queue_max", "whole number"),
+        (r#"{"queue_max":-1}"#, "queue_max", "whole number"),
+        (r#"{"queue_max":1.5}"#, "queue_max", "whole number"),
+        (r#"{"queue_max":"16"}"#, "queue_max", "whole number"),
+        (r#"{"queue_max":1,"queue_max":1}"#, "queue_max", "more than once"),
+        (r#"{"queue-max":1}"#, "queue-max", "is not a field"),
+    ] {
+        refused_as::<SetDomain>(body, field, says);
+    }
+    let empty = parse::<SetDomain>(b"").expect_err("replacing all settings takes a body");
+    assert!(empty.to_string().contains("is empty"), "{empty}");
+}
+
 #[test]
 fn the_table_of_fields_explains_whatever_the_types_refuse() {
     let values = [
@@ -235,6 +285,9 @@ fn the_table_of_fields_explains_whatever_the_types_refuse() {
         "operations",
         "op",
         "lease_ids",
+        "reason",
+        "when",
+        "queue_max",
         "other",
     ];
     for name in names {
@@ -244,6 +297,7 @@ fn the_table_of_fields_explains_whatever_the_types_refuse() {
                 r#","resource":"r","client_id":"c""#,
                 r#","resource":"r","token":1"#,
                 r#","op":"renew""#,
+                r#","resource":"r","token":1,"reason":"w""#,
             ] {
                 let body = format!(r#"{{"{name}":{value}{rest}}}"#);
                 let body = body.as_bytes();
@@ -261,6 +315,10 @@ fn the_table_of_fields_explains_whatever_the_types_refuse() {
                 all::<KeepAliveMany<'_>>(body, |b| {
                     serde_json::from_slice::<KeepAliveMany<'_>>(b).is_ok()
                 });
+                all::<ForceRelease<'_>>(body, |b| {
+                    serde_json::from_slice::<ForceRelease<'_>>(b).is_ok()
+                });
+                all::<SetDomain>(body, |b| serde_json::from_slice::<SetDomain>(b).is_ok());
                 let operation = format!(r#"{{"operations":[{}]}}"#, String::from_utf8_lossy(body));
                 all::<Batch<'_>>(operation.as_bytes(), |b| {
                     serde_json::from_slice::<Batch<'_>>(b).is_ok()
