@@ -57,7 +57,9 @@ impl Piece {
         }
     }
 
-    pub(crate) fn single(self) -> bool {
+    /// Whether it stands on a lease of its own.
+    #[must_use]
+    pub fn single(self) -> bool {
         self.0 & Self::ON_MANY == 0
     }
 

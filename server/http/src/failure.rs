@@ -162,12 +162,8 @@ fn full(bound: Bound, max: u64, queue_length: usize) -> Problem<'static> {
 }
 
 fn deadlock(cycle: &[CycleStep]) -> Problem<'static> {
-    let steps = cycle.iter().map(|step| wire::CycleStep {
-        client_id: step.owner.client.as_str().to_owned().into(),
-        resource: step.resource.as_str().to_owned().into(),
-    });
     let detail = "the wait would close a cycle of clients that wait for each other";
-    Problem { cycle: Some(steps.collect()), ..Problem::new(409, Code::WouldDeadlock, detail) }
+    Problem { cycle: Some(to_wire::cycle(cycle)), ..Problem::new(409, Code::WouldDeadlock, detail) }
 }
 
 fn ttl_out_of_range(min_ms: u64, max_ms: u64) -> Problem<'static> {

@@ -150,7 +150,7 @@ pub(crate) fn client_id(text: &str) -> Result<ClientId, Invalid> {
     ClientId::parse(text).map_err(|cause| name("client_id", cause, ClientId::MAX_BYTES))
 }
 
-fn request_id(field: &'static str, text: &str) -> Result<RequestId, Invalid> {
+pub(crate) fn request_id(field: &'static str, text: &str) -> Result<RequestId, Invalid> {
     RequestId::parse(text).map_err(|cause| name(field, cause, RequestId::MAX_BYTES))
 }
 

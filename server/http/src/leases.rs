@@ -2,11 +2,11 @@
 
 use crate::answer::{Answer, Answered};
 use crate::ask::Ask;
-use crate::locks::{LIMIT, LIMIT_DEFAULT};
+use crate::locks::{LIMIT, LIMIT_DEFAULT, not_ours};
 use crate::{failure, from_wire, to_wire};
 use leasehold_core::LeaseId;
 use leasehold_node::{Failure, LeasesFilter, Opened, Renewed};
-use leasehold_wire::{self as wire, Invalid, KeptAlive};
+use leasehold_wire::{self as wire, KeptAlive};
 
 /// `POST /v1/leases`
 pub(crate) async fn open(mut ask: Ask) -> Answered {
@@ -80,19 +80,16 @@ pub(crate) async fn get(ask: Ask) -> Answered {
 pub(crate) async fn list(ask: Ask) -> Answered {
     let query = ask.query(&["client_id", "limit", "cursor", "consistency"])?;
     let stale = query.stale()?;
-    let filter = LeasesFilter {
-        client_id: query.text("client_id").map(str::to_owned),
-        after: query.text("cursor").map(cursor).transpose()?,
+    let mut filter = LeasesFilter {
+        client: query.text("client_id").map(from_wire::client_id).transpose()?,
         limit: query.number("limit", LIMIT)?.unwrap_or(LIMIT_DEFAULT),
+        ..LeasesFilter::default()
     };
+    if let Some(cursor) = query.text("cursor") {
+        filter = filter.go_on(cursor).ok_or_else(not_ours)?;
+    }
     let page = ask.node().leases(ask.call, filter, stale).await?;
     Ok(ask.read(Answer::json(&to_wire::leases(&page.value)), page.revision, stale))
-}
-
-fn cursor(text: &str) -> Result<LeaseId, Invalid> {
-    LeaseId::parse(text).ok_or_else(|| {
-        Invalid::field("cursor", "is not from a page of this list", "a `next_cursor`")
-    })
 }
 
 /// `DELETE /v1/leases/{id}`

@@ -7,7 +7,7 @@
 //! | [`server`], `listen`, `rim`, `link` | listeners, socket options, connections, stop |
 //! | `routes` | the one table: route, permission, class, handler |
 //! | `dispatch` | what every request goes through: who, how, may they; panic guard; counting |
-//! | `acquire`, `renew`, `release`, `cancel_wait`, `batch`, `leases`, `locks`, `fence`, `health` | one verb, one story |
+//! | `acquire`, `renew`, `release`, `cancel_wait`, `batch`, `leases`, `locks`, `clients`, `why`, `fence`, `health` | one verb, one story |
 //! | `ask`, `body`, `query`, `caller`, `browser`, `accept`, `trace` | the parts of a request |
 //! | `from_wire` | shapes to meaning, every value checked once |
 //! | `to_wire`, `answer` | meaning to shapes |
@@ -32,6 +32,7 @@ mod body;
 mod browser;
 mod caller;
 mod cancel_wait;
+mod clients;
 mod dispatch;
 mod failure;
 mod fault;
@@ -52,6 +53,7 @@ pub mod server;
 mod settings;
 mod to_wire;
 mod trace;
+mod why;
 
 pub use server::{Server, StartError, start};
 pub use settings::Settings;

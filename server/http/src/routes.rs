@@ -6,7 +6,9 @@ use crate::ask::Ask;
 use crate::caller::Permission;
 use crate::dispatch::{self, Place};
 use crate::metrics::Metrics;
-use crate::{acquire, batch, cancel_wait, fence, health, leases, locks, release, renew};
+use crate::{
+    acquire, batch, cancel_wait, clients, fence, health, leases, locks, release, renew, why,
+};
 use actix_web::http::Method;
 use actix_web::web::{self, ServiceConfig};
 use futures_util::future::LocalBoxFuture;
@@ -81,9 +83,11 @@ pub(crate) static TABLE: &[Route] = table! {
     POST   "/v1/batch"                  "batch"           Lock    Acquire Bulk   => batch::post;
     POST   "/v1/cancel-wait"            "cancel-wait"     Lock    Release Single => cancel_wait::post;
     GET    "/v1/lock"                   "lock"            Read    Read    None   => locks::one;
+    GET    "/v1/lock/why"               "why"             Read    Read    None   => why::get;
     GET    "/v1/locks"                  "locks"           Read    Read    None   => locks::list;
     POST   "/v1/leases"                 "open-lease"      Lock    Acquire Single => leases::open;
     GET    "/v1/leases"                 "leases"          Operate Read    None   => leases::list;
+    GET    "/v1/clients"                "clients"         Operate Read    None   => clients::list;
     GET    "/livez"                     "livez"           None    Ops     None   => health::live;
     GET    "/readyz"                    "readyz"          None    Ops     None   => health::ready_to_serve;
     GET    "/healthz"                   "healthz"         None    Ops     None   => health::live;

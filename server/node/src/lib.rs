@@ -5,6 +5,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | [`Node`] (`node`) | the handle; `acquire`, `renew`, `release`, `lease`, `batch`, `read`: one verb a file |
+//! | `lists`, `why` | pages of locks, leases and clients; why somebody waits |
 //! | `propose`, `batcher` | commands gather into log entries; who goes first; into Raft |
 //! | `hub` | the leader's memory: deadlines, sleeping requests, things due |
 //! | `keeper` | the task that proposes what is due, and measures outages |
@@ -29,6 +30,7 @@ mod hub;
 mod keeper;
 mod leadership;
 mod lease;
+mod lists;
 mod log;
 mod metrics;
 mod node;
@@ -42,16 +44,18 @@ mod reserve;
 mod runtime;
 mod state;
 mod types;
+mod why;
 
 pub use answer::*;
 pub use batch::{Operated, Operation};
 pub use config::{NodeConfig, Timing};
 pub use fatal::StorageFault;
 pub use history::Filter as HistoryFilter;
+pub use lists::{ClientsFilter, LeasesFilter, LockState, LockSummary, LocksFilter};
 pub use metrics::Metrics;
 pub use node::{Node, StartError};
 pub use open::OpenError;
 pub use propose::QueueSettings;
-pub use read::{LeasesFilter, LockState, LockSummary, LocksFilter};
+pub use why::WhyStatus;
 
 type Raft = openraft::Raft<types::TypeConfig, state::StateMachine>;
