@@ -15,8 +15,10 @@ use crate::figures::median;
 const PROBES: usize = 100;
 /// Those of them that somebody waits for.
 const CONTENDED: usize = 20;
-/// How often each read is timed on each node.
-const ROUNDS: usize = 300;
+/// How often all reads are gone through: what the machine does meanwhile falls on all of them.
+const BLOCKS: usize = 15;
+/// How often each read is timed on each node every time.
+const ROUNDS: usize = 40;
 /// Long enough for all reads; the waits must not be over before.
 const WAIT_MS: u64 = 60_000;
 const TTL_MS: u64 = 86_400_000;
@@ -46,31 +48,45 @@ struct Known {
 /// Times all reads on both nodes, prints the ratios, and gives the largest.
 pub(crate) async fn compare(full: SocketAddr, few: SocketAddr) -> anyhow::Result<f64> {
     let (mut full, mut few) = (Node::prepare(full).await?, Node::prepare(few).await?);
-    let mut largest: f64 = 0.0;
-    for at in 0..full.asks.len() {
-        let (mut on_full, mut on_few) = (Vec::new(), Vec::new());
-        for round in 0..ROUNDS {
-            let mut pair = [(&mut full, &mut on_full), (&mut few, &mut on_few)];
-            pair.rotate_left(round % 2);
-            for (node, times) in pair {
-                times.push(node.time(at).await?.as_secs_f64());
-            }
+    let mut blocks: Vec<Vec<Block>> = full.asks.iter().map(|_| Vec::new()).collect();
+    for _ in 0..BLOCKS {
+        for (at, blocks) in blocks.iter_mut().enumerate() {
+            blocks.push(Block::time(&mut full, &mut few, at).await?);
         }
-        let (on_full, on_few) = (median(on_full.into_iter()), median(on_few.into_iter()));
-        let (name, ratio) = (full.asks[at].0, on_full / on_few);
-        largest = largest.max(ratio);
-        let ms = |seconds: f64| seconds * 1_000.0;
-        println!(
-            "{name:<28} {:>7.3} ms, {:>7.3} ms among few: {ratio:.2}",
-            ms(on_full),
-            ms(on_few)
-        );
     }
     for node in [&mut full, &mut few] {
         let left = node.contended().await?;
         ensure!(left == CONTENDED, "only {left} locks were waited for until the end");
     }
+    let mut largest: f64 = 0.0;
+    for ((name, _), blocks) in full.asks.iter().zip(&blocks) {
+        let middle = |pick: fn(&Block) -> f64| median(blocks.iter().map(pick));
+        let ratio = middle(|block| block.full / block.few);
+        let (on_full, on_few) = (middle(|b| b.full) * 1_000.0, middle(|b| b.few) * 1_000.0);
+        println!("{name:<28} {on_full:>7.3} ms, {on_few:>7.3} ms among few: {ratio:.2}");
+        largest = largest.max(ratio);
+    }
     Ok(largest)
+}
+
+/// The middle times of one read on both nodes, in seconds, taken at the same time.
+struct Block {
+    full: f64,
+    few: f64,
+}
+
+impl Block {
+    async fn time(full: &mut Node, few: &mut Node, at: usize) -> anyhow::Result<Self> {
+        let (mut on_full, mut on_few) = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            let mut pair = [(&mut *full, &mut on_full), (&mut *few, &mut on_few)];
+            pair.rotate_left(round % 2);
+            for (node, times) in pair {
+                times.push(node.time(at).await?.as_secs_f64());
+            }
+        }
+        Ok(Self { full: median(on_full.into_iter()), few: median(on_few.into_iter()) })
+    }
 }
 
 fn probe(i: usize) -> String {
