@@ -43,10 +43,10 @@ pub fn main(given: &ArgMatches) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };
-    runtime.block_on(serve(settings))
+    runtime.block_on(serve(settings, &raw))
 }
 
-async fn serve(settings: Settings) -> ExitCode {
+async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
     let registry = Registry::new();
     let metrics = match Metrics::new(&registry) {
         Ok(metrics) => metrics,
@@ -57,7 +57,8 @@ async fn serve(settings: Settings) -> ExitCode {
         Ok(node) => node,
         Err(error) => return failed(&error),
     };
-    let server = match leasehold_http::start(settings.http, node.clone(), registry) {
+    let shown = raw.shown(&node.limits());
+    let server = match leasehold_http::start(settings.http, node.clone(), registry, shown) {
         Ok(server) => server,
         Err(error) => {
             node.shutdown().await;

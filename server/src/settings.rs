@@ -4,6 +4,7 @@
 use clap::ArgMatches;
 use leasehold_core::Limits;
 use leasehold_node::{NodeConfig, QueueSettings, Timing};
+use leasehold_wire::Setting;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -65,6 +66,15 @@ pub const KEYS: &[Key] = &[
     key("head_max_bytes", "BYTES", "32768", "Largest head of a request"),
     key("body_timeout_ms", "MS", "5000", "How long a body may take to arrive"),
     key("idle_timeout_ms", "MS", "75000", "How long a connection may be idle"),
+    key(
+        "write_timeout_ms",
+        "MS",
+        "30000",
+        "How long a client may take nothing of an answer that is being sent",
+    ),
+    key("watch_streams_max", "N", "1000", "Open streams of watchers"),
+    key("events_max", "N", "262144", "Changes that watchers can still be told of"),
+    key("audit_max", "N", "100000", "Records of the audit that are kept"),
     key("drain_ms", "MS", "10000", "How long a stop waits for answers"),
     key(
         "propose_queue_max",
@@ -239,6 +249,23 @@ impl Raw {
         lines.collect()
     }
 
+    /// Each setting as a running node tells it. Those that are replicated count as the cluster
+    /// has them, whatever this node was given.
+    #[must_use]
+    pub fn shown(&self, in_force: &Limits) -> Vec<Setting<'static>> {
+        let replicated = BTreeMap::from(replicated(in_force));
+        let shown = KEYS.iter().map(|key| {
+            let (given, origin) = &self.values[key.name];
+            let cluster = replicated.get(key.name).map(ToString::to_string);
+            let (value, origin) = match cluster.filter(|value| value != given.trim()) {
+                Some(value) => (value, "cluster".to_owned()),
+                None => (given.clone(), origin.to_string()),
+            };
+            Setting { name: key.name.into(), value: value.into(), origin: origin.into() }
+        });
+        shown.collect()
+    }
+
     /// Checks every value.
     ///
     /// # Errors
@@ -248,6 +275,30 @@ impl Raw {
         let settings = read.settings();
         if read.mistakes.is_empty() { Ok(settings) } else { Err(read.mistakes) }
     }
+}
+
+/// The settings that are part of the replicated state, by their keys.
+fn replicated(limits: &Limits) -> [(&'static str, u64); 18] {
+    [
+        ("ttl_min_ms", limits.ttl_min_ms),
+        ("ttl_max_ms", limits.ttl_max_ms),
+        ("queue_max", u64::from(limits.queue_max)),
+        ("client_waiters_max", u64::from(limits.client_tickets_max)),
+        ("waiters_max", limits.tickets_max),
+        ("grants_max", limits.grants_max),
+        ("leases_max", limits.leases_max),
+        ("lease_grants_max", u64::from(limits.lease_items_max)),
+        ("metadata_max_bytes", limits.metadata_bytes_max),
+        ("client_remembered_max", u64::from(limits.client_ended_max)),
+        ("remembered_max", limits.ended_max),
+        ("remember_ms", limits.remember_ms),
+        ("claim_window_ms", limits.claim_window_ms),
+        ("end_piece_max", u64::from(limits.piece_max)),
+        ("deadlock_walk_max", u64::from(limits.walk_max)),
+        ("overtaken_max", u64::from(limits.overtaken_max)),
+        ("history_max", limits.history_max),
+        ("history_ms", limits.history_ms),
+    ]
 }
 
 fn plain(value: &toml::Value) -> Option<String> {
@@ -298,6 +349,8 @@ impl Reader<'_> {
         node.timing = Timing::LAN;
         node.reserve_bytes = self.at_least(0, "reserve_bytes");
         node.snapshot_log_bytes = self.at_least(1 << 20, "snapshot_log_bytes");
+        node.events_max = self.at_least(1, "events_max");
+        node.audit_max = self.at_least(1, "audit_max");
         let json_log = match self.text("log_format").as_str() {
             "text" => false,
             "json" => true,
@@ -327,6 +380,8 @@ impl Reader<'_> {
             head_max: self.at_least(1_024, "head_max_bytes"),
             body_timeout: Duration::from_millis(self.at_least(1, "body_timeout_ms")),
             idle_timeout: Duration::from_millis(self.at_least(1, "idle_timeout_ms")),
+            write_timeout: Duration::from_millis(self.at_least(1, "write_timeout_ms")),
+            watch_streams_max: self.at_least(0, "watch_streams_max"),
             ..default
         }
     }
@@ -466,6 +521,22 @@ mod tests {
             told.iter().any(|one| one.contains("ttl_min_ms (LEASEHOLD_TTL_MIN_MS)")),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn what_the_cluster_has_counts_and_is_told_as_such() {
+        let raw = raw(&["--queue-max", "10"], &[]);
+        let shown = raw.shown(&Limits { queue_max: 10, tickets_max: 7, ..Limits::default() });
+        let told = |name: &str| {
+            let setting = shown.iter().find(|one| one.name == name).expect("it is shown");
+            (setting.value.clone().into_owned(), setting.origin.clone().into_owned())
+        };
+        assert_eq!(told("queue_max"), ("10".to_owned(), "flag".to_owned()));
+        assert_eq!(told("waiters_max"), ("7".to_owned(), "cluster".to_owned()));
+        assert_eq!(told("drain_ms"), ("10000".to_owned(), "default".to_owned()));
+        let marked = KEYS.iter().filter(|key| key.help.ends_with("(new cluster)"));
+        let marked: std::collections::BTreeSet<_> = marked.map(|key| key.name).collect();
+        assert_eq!(marked, replicated(&Limits::default()).map(|(name, _)| name).into());
     }
 
     #[test]

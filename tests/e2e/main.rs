@@ -6,6 +6,7 @@ mod bounds;
 mod browsers;
 mod capacity;
 mod claims;
+mod clients;
 mod deadlock;
 mod edges;
 mod exits;
@@ -26,6 +27,7 @@ mod stopping;
 mod storage;
 mod storm;
 mod waiting;
+mod why;
 
 use leasehold_harness::{Builder, Server};
 

@@ -57,7 +57,9 @@ impl Piece {
         }
     }
 
-    pub(crate) fn single(self) -> bool {
+    /// Whether it stands on a lease of its own.
+    #[must_use]
+    pub fn single(self) -> bool {
         self.0 & Self::ON_MANY == 0
     }
 
@@ -174,6 +176,19 @@ impl Index {
         after: Option<Piece>,
     ) -> impl Iterator<Item = Piece> + use<'_> {
         of_label(&self.things, client, after, Piece(0))
+    }
+
+    /// The same downwards from `before`.
+    pub(crate) fn things_of_downwards(
+        &self,
+        client: &ClientId,
+        before: Option<Piece>,
+    ) -> impl Iterator<Item = Piece> {
+        let what = before.unwrap_or(Piece(u64::MAX));
+        let end = Labelled { owner: Arc::new(Owner::first_of(client)), what };
+        let below = self.things.downwards_from(Some(end)).map(|(thing, ())| thing);
+        let client = client.clone();
+        below.take_while(move |thing| thing.owner.client == client).map(|thing| thing.what)
     }
 
     /// The leases of a client that can hold many things, after `after`.

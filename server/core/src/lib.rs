@@ -42,6 +42,7 @@ mod index;
 mod lease;
 pub mod limits;
 pub mod list;
+mod live;
 mod machine;
 pub mod name;
 pub mod outcome;

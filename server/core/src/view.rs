@@ -4,11 +4,13 @@
 use crate::command::{Acquire, Mode};
 use crate::ids::{LeaseId, TicketId, Token};
 use crate::limits::{DomainSettings, Limits};
+use crate::list::Slice;
 use crate::machine::LockTable;
 use crate::name::{Owner, RequestId, ResourceName};
 use crate::outcome::{Blockers, Bound as BoundOf, Grant, Refusal};
 use crate::row::{Got, LostGrant, Ticket};
 use crate::state::{Content, Item, Lease, Lock, Request, RequestKey};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// A lock with its line.
@@ -300,29 +302,6 @@ impl LockTable {
     /// Every place in a line.
     pub fn tickets(&self) -> impl Iterator<Item = &Arc<Ticket>> {
         self.state.tickets.iter().map(|(_, ticket)| ticket)
-    }
-
-    /// Live grants with tokens below `before`, the highest first. Looks at a bounded number of
-    /// them, like [`LockTable::locks`].
-    pub fn newest_grants(
-        &self,
-        before: Option<Token>,
-        limit: usize,
-        wanted: impl Fn(&Grant) -> bool,
-    ) -> Slice<Arc<Grant>, Token> {
-        let mut items = Vec::new();
-        let mut last = None;
-        let below = self.state.grants.downwards_from(before.as_ref());
-        for (looked_at, (token, grant)) in below.enumerate() {
-            if items.len() == limit || looked_at == SCAN_MAX {
-                return Slice { items, next: last };
-            }
-            last = Some(*token);
-            if wanted(grant) {
-                items.push(grant.clone());
-            }
-        }
-        Slice { items, next: None }
     }
 
     /// Every live grant.

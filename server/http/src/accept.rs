@@ -4,27 +4,56 @@ use crate::fault::Fault;
 use actix_web::http::header::{self, HeaderMap};
 use leasehold_wire::{Code, Problem};
 
-/// Refuses a caller that accepts none of the types that the API answers with.
-pub(crate) fn check(headers: &HeaderMap) -> Result<(), Fault> {
+/// What a route answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gives {
+    Json,
+    /// Server-sent events.
+    Events,
+}
+
+impl Gives {
+    fn ranges(self) -> &'static [&'static str] {
+        match self {
+            Self::Json => &["*/*", "application/*", "application/json", "application/problem+json"],
+            // Whoever asks for JSON only has its problems in mind, and a stream is text all the same.
+            Self::Events => {
+                &["*/*", "text/*", "text/event-stream", "application/*", "application/json"]
+            }
+        }
+    }
+
+    fn refusal(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Json => ("the answer is JSON", "application/json, application/problem+json"),
+            Self::Events => ("the answer is a stream of events", "text/event-stream"),
+        }
+    }
+}
+
+/// Refuses a caller that accepts none of the types that the route answers with.
+pub(crate) fn check(headers: &HeaderMap, gives: Gives) -> Result<(), Fault> {
     let mut values = headers.get_all(header::ACCEPT).peekable();
-    if values.peek().is_none() || values.any(|value| value.to_str().is_ok_and(takes_json)) {
+    if values.peek().is_none()
+        || values.any(|value| value.to_str().is_ok_and(|accept| takes(accept, gives)))
+    {
         return Ok(());
     }
-    let mut problem = Problem::new(406, Code::NotAcceptable, "the answer is JSON");
-    problem.expected = Some("application/json, application/problem+json".into());
+    let (detail, expected) = gives.refusal();
+    let mut problem = Problem::new(406, Code::NotAcceptable, detail);
+    problem.expected = Some(expected.into());
     Err(problem.into())
 }
 
-fn takes_json(accept: &str) -> bool {
-    accept == "*/*" || accept.trim().is_empty() || accept.split(',').any(is_json)
+fn takes(accept: &str, gives: Gives) -> bool {
+    let fits = |range: &str| fits(range, gives);
+    accept == "*/*" || accept.trim().is_empty() || accept.split(',').any(fits)
 }
 
-fn is_json(range: &str) -> bool {
+fn fits(range: &str, gives: Gives) -> bool {
     let mut parts = range.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default();
-    let fits = ["*/*", "application/*", "application/json", "application/problem+json"]
-        .iter()
-        .any(|json| essence.eq_ignore_ascii_case(json));
+    let fits = gives.ranges().iter().any(|range| essence.eq_ignore_ascii_case(range));
     fits && !parts.any(is_never)
 }
 
@@ -42,12 +71,12 @@ mod tests {
     fn status(value: &'static str) -> u16 {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static(value));
-        check(&headers).map_or_else(|fault| fault.problem.status, |()| 200)
+        check(&headers, Gives::Json).map_or_else(|fault| fault.problem.status, |()| 200)
     }
 
     #[test]
     fn json_in_any_form_is_accepted() {
-        assert!(check(&HeaderMap::new()).is_ok());
+        assert!(check(&HeaderMap::new(), Gives::Json).is_ok());
         for value in [
             "*/*",
             "",
@@ -57,6 +86,15 @@ mod tests {
             "text/html,*/*;q=0.001",
         ] {
             assert_eq!(status(value), 200, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_for_those_who_take_one() {
+        for (value, good) in [("text/event-stream", true), ("text/html", false), ("*/*", true)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_static(value));
+            assert_eq!(check(&headers, Gives::Events).is_ok(), good, "{value}");
         }
     }
 

@@ -3,13 +3,17 @@
 use crate::fault::Fault;
 use crate::trace::TraceId;
 use actix_web::HttpResponse;
-use actix_web::body::BoxBody;
+use actix_web::body::{BodyStream, BoxBody};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use bytes::Bytes;
+use futures_util::Stream;
 use serde::Serialize;
+use std::convert::Infallible;
+use std::fmt;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -25,12 +29,28 @@ pub(crate) type Answered = Result<Answer, Fault>;
 /// A good answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    body: Vec<u8>,
+    body: Content,
     content_type: HeaderValue,
     fencing_token: Option<u64>,
     revision: Option<u64>,
     age_ms: Option<u64>,
+    tag: Option<u64>,
     stored: bool,
+}
+
+/// What an answer consists of.
+enum Content {
+    Whole(Vec<u8>),
+    Stream(BoxBody),
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(body) => write!(f, "{} bytes", body.len()),
+            Self::Stream(_) => f.write_str("a stream"),
+        }
+    }
 }
 
 impl Answer {
@@ -41,7 +61,29 @@ impl Answer {
 
     /// Anything else.
     pub(crate) fn bytes(body: Vec<u8>, content_type: HeaderValue) -> Self {
-        Self { body, content_type, fencing_token: None, revision: None, age_ms: None, stored: true }
+        Self::new(Content::Whole(body), content_type)
+    }
+
+    /// Server-sent events.
+    pub(crate) fn events(chunks: impl Stream<Item = Result<Bytes, Infallible>> + 'static) -> Self {
+        Self::new(Content::Stream(BoxBody::new(BodyStream::new(chunks))), EVENTS).unstored()
+    }
+
+    fn new(body: Content, content_type: HeaderValue) -> Self {
+        Self {
+            body,
+            content_type,
+            fencing_token: None,
+            revision: None,
+            age_ms: None,
+            tag: None,
+            stored: true,
+        }
+    }
+
+    /// The version of what is answered, to be given back in `If-Match`.
+    pub(crate) fn tagged(self, version: u64) -> Self {
+        Self { tag: Some(version), ..self }
     }
 
     /// The header that the holder sends on to storage.
@@ -65,10 +107,17 @@ impl Answer {
     }
 
     pub(crate) fn respond(self) -> HttpResponse {
-        let mut response =
-            HttpResponse::with_body(StatusCode::OK, BoxBody::new(Bytes::from(self.body)));
+        let body = match self.body {
+            Content::Whole(body) => BoxBody::new(Bytes::from(body)),
+            Content::Stream(body) => body,
+        };
+        let mut response = HttpResponse::with_body(StatusCode::OK, body);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, self.content_type);
+        let tag = self.tag.and_then(|tag| HeaderValue::from_str(&format!("\"{tag}\"")).ok());
+        if let Some(tag) = tag {
+            headers.insert(header::ETAG, tag);
+        }
         for (name, number) in
             [(FENCING_TOKEN, self.fencing_token), (REVISION, self.revision), (AGE, self.age_ms)]
         {

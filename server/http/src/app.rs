@@ -4,9 +4,11 @@ use crate::caller::Caller;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use leasehold_node::Node;
+use leasehold_wire::Setting;
 use prometheus::Registry;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use tokio::sync::watch;
 
 /// One a server, shared by its workers.
 pub(crate) struct App {
@@ -16,7 +18,10 @@ pub(crate) struct App {
     pub(crate) registry: Registry,
     /// Who everybody is while authentication is off.
     pub(crate) anonymous: Caller,
-    stopping: AtomicBool,
+    /// The settings of the whole node, for those who ask.
+    pub(crate) shown: Vec<Setting<'static>>,
+    pub(crate) started: Instant,
+    stopping: watch::Sender<bool>,
 }
 
 impl App {
@@ -25,17 +30,24 @@ impl App {
         node: Node,
         registry: Registry,
         metrics: Metrics,
+        shown: Vec<Setting<'static>>,
     ) -> Self {
         let anonymous = Caller::anonymous();
-        Self { node, settings, metrics, registry, anonymous, stopping: AtomicBool::new(false) }
+        let (stopping, started) = (watch::Sender::new(false), Instant::now());
+        Self { node, settings, metrics, registry, anonymous, shown, started, stopping }
     }
 
     pub(crate) fn stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        *self.stopping.borrow()
+    }
+
+    /// Turns true when the node begins to stop.
+    pub(crate) fn stop_signal(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
     }
 
     pub(crate) fn begin_stopping(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.stopping.send_replace(true);
     }
 }
 

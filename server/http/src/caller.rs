@@ -2,7 +2,9 @@
 
 use leasehold_core::command;
 use leasehold_core::{ClientId, Owner, Principal};
+use leasehold_node::Operator;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// What a caller may do. Each role may do what the ones before it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +28,10 @@ pub(crate) enum Permission {
     Read,
     /// To take and give back locks.
     Lock,
-    /// To look at everybody's leases.
+    /// To look at everybody's leases, and to end what others hold.
     Operate,
+    /// To change settings.
+    Administer,
 }
 
 impl Role {
@@ -37,6 +41,7 @@ impl Role {
             Permission::Read => self >= Self::Viewer,
             Permission::Lock => self >= Self::Client,
             Permission::Operate => self >= Self::Operator,
+            Permission::Administer => self >= Self::Admin,
         }
     }
 }
@@ -49,7 +54,6 @@ pub(crate) struct Caller {
     /// What it may do.
     pub(crate) role: Role,
     /// Where it connects from.
-    #[expect(dead_code, reason = "goes on with forwarded requests, and into the audit")]
     pub(crate) source: Option<SocketAddr>,
 }
 
@@ -65,6 +69,12 @@ impl Caller {
         Owner { principal: self.principal.clone(), client }
     }
 
+    /// The caller as the audit names it.
+    pub(crate) fn operator(&self, reason: Arc<str>) -> Operator {
+        let source = self.source.map_or_else(|| "unknown".to_owned(), |from| from.to_string());
+        Operator { by: self.principal.clone(), source: Arc::from(source), reason }
+    }
+
     /// The caller as the lock rules compare it.
     pub(crate) fn acting_for(&self, client: Option<ClientId>) -> command::Caller {
         command::Caller { principal: self.principal.clone(), client }
@@ -77,14 +87,18 @@ mod tests {
 
     #[test]
     fn each_role_may_do_what_the_ones_before_it_may() {
-        use Permission::{Lock, None, Operate, Read};
+        use Permission::{Administer, Lock, None, Operate, Read};
         for (role, may) in [
-            (Role::Viewer, [true, true, false, false]),
-            (Role::Client, [true, true, true, false]),
-            (Role::Operator, [true, true, true, true]),
-            (Role::Admin, [true, true, true, true]),
+            (Role::Viewer, [true, true, false, false, false]),
+            (Role::Client, [true, true, true, false, false]),
+            (Role::Operator, [true, true, true, true, false]),
+            (Role::Admin, [true, true, true, true, true]),
         ] {
-            assert_eq!([None, Read, Lock, Operate].map(|p| role.may(p)), may, "{role:?}");
+            assert_eq!(
+                [None, Read, Lock, Operate, Administer].map(|p| role.may(p)),
+                may,
+                "{role:?}"
+            );
         }
     }
 }

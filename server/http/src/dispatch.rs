@@ -129,7 +129,7 @@ fn enter(
     if route.class != Class::Ops {
         browser::check_host(headers, &app.settings.hosts)?;
         browser::check_origin(http.method(), headers)?;
-        accept::check(headers)?;
+        accept::check(headers, route.gives())?;
     }
     let caller = Caller { source: http.peer_addr(), ..app.anonymous.clone() };
     if !caller.role.may(route.permission) {

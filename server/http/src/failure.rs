@@ -99,6 +99,14 @@ fn refused(refusal: Refusal) -> Problem<'static> {
             let detail = "the same request id came with other content before";
             with_field("request_id", Problem::new(422, Code::RequestIdReused, detail))
         }
+        Refusal::VersionDiffers { current } => {
+            let current = current.map_or_else(|| "none".to_owned(), |now| now.0.to_string());
+            let detail = format!("the present version is {current}: somebody changed it");
+            Problem {
+                current: Some(current.into()),
+                ..Problem::new(412, Code::PreconditionFailed, detail)
+            }
+        }
         Refusal::NotWaiting => Problem::new(404, Code::NotFound, "no such request waits"),
         // The leader changed between decision and effect; what was asked did not happen.
         Refusal::Void => soon(Code::NoLeader, "the leader changed; nothing was done"),
@@ -149,6 +157,7 @@ fn full(bound: Bound, max: u64, queue_length: usize) -> Problem<'static> {
         Bound::Grants => ("capacity", "grants are live in all", Some(LATER_MS)),
         Bound::Leases => ("capacity", "leases are open in all", Some(LATER_MS)),
         Bound::Metadata => ("capacity", "bytes of metadata are kept in all", Some(LATER_MS)),
+        Bound::Domains => ("capacity", "domains have settings of their own", None),
         // No wait helps: an operator has to found a new cluster.
         Bound::Tokens => ("capacity", "tokens have been given out, which is all there are", None),
     };
@@ -162,12 +171,8 @@ fn full(bound: Bound, max: u64, queue_length: usize) -> Problem<'static> {
 }
 
 fn deadlock(cycle: &[CycleStep]) -> Problem<'static> {
-    let steps = cycle.iter().map(|step| wire::CycleStep {
-        client_id: step.owner.client.as_str().to_owned().into(),
-        resource: step.resource.as_str().to_owned().into(),
-    });
     let detail = "the wait would close a cycle of clients that wait for each other";
-    Problem { cycle: Some(steps.collect()), ..Problem::new(409, Code::WouldDeadlock, detail) }
+    Problem { cycle: Some(to_wire::cycle(cycle)), ..Problem::new(409, Code::WouldDeadlock, detail) }
 }
 
 fn ttl_out_of_range(min_ms: u64, max_ms: u64) -> Problem<'static> {

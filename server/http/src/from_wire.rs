@@ -1,7 +1,8 @@
 //! Shapes to meaning. Every value is checked here, once; the types are the proof.
 
 use crate::caller::Caller;
-use leasehold_core::command::{self, Basis, GrantRef, Holding};
+use leasehold_core::command::{self, Basis, ForceWhen, GrantRef, Holding};
+use leasehold_core::limits::DomainLimits;
 use leasehold_core::name::NameError;
 use leasehold_core::{ClientId, LeaseId, Limits, Owner, RequestId, ResourceName, Token};
 use leasehold_node::{Node, Operation};
@@ -150,7 +151,7 @@ pub(crate) fn client_id(text: &str) -> Result<ClientId, Invalid> {
     ClientId::parse(text).map_err(|cause| name("client_id", cause, ClientId::MAX_BYTES))
 }
 
-fn request_id(field: &'static str, text: &str) -> Result<RequestId, Invalid> {
+pub(crate) fn request_id(field: &'static str, text: &str) -> Result<RequestId, Invalid> {
     RequestId::parse(text).map_err(|cause| name(field, cause, RequestId::MAX_BYTES))
 }
 
@@ -172,6 +173,54 @@ fn one_request_id(body: Option<&str>, key: Option<&str>) -> Result<Option<Reques
             "one of them, or both with the same value",
         )),
     }
+}
+
+/// Which grant an operator ends, and when the next client is let in.
+pub(crate) fn force_release(
+    shape: &wire::ForceRelease<'_>,
+) -> Result<(ResourceName, Token, ForceWhen), Invalid> {
+    let when = match shape.when {
+        wire::ForceWhen::Drain => ForceWhen::Drain,
+        wire::ForceWhen::Now => ForceWhen::Now,
+    };
+    Ok((resource(&shape.resource)?, token(shape.token)?, when))
+}
+
+/// An operator's words.
+pub(crate) fn reason(text: &str) -> Result<Arc<str>, Invalid> {
+    let max = wire::ForceRelease::REASON_MAX;
+    if (1..=max).contains(&text.len()) && !text.chars().any(char::is_control) {
+        return Ok(Arc::from(text));
+    }
+    let allowed = format!("1 to {max} bytes without control characters");
+    Err(Invalid::field("reason", format!("must have {allowed}"), allowed))
+}
+
+/// An operator's words, where they may be left out.
+pub(crate) fn reason_or_none(text: Option<&str>) -> Result<Arc<str>, Invalid> {
+    text.map_or_else(|| Ok(Arc::from("")), reason)
+}
+
+/// A domain is what stands before the first slash of a resource's name.
+pub(crate) fn domain(text: &str) -> Result<Arc<str>, Invalid> {
+    let fits = ResourceName::parse(text).is_ok() && !text.contains('/');
+    let allowed = "the name of a resource up to its first slash, or default";
+    fits.then(|| Arc::from(text))
+        .ok_or_else(|| Invalid::field("domain", "is not the name of a domain", allowed))
+}
+
+pub(crate) fn domain_limits(shape: &wire::SetDomain) -> Result<DomainLimits, Invalid> {
+    let queue_max = shape.queue_max.map(|max| number_within("queue_max", max, 1, QUEUE_MAX));
+    let queue_max = queue_max.transpose()?.and_then(|max| u32::try_from(max).ok());
+    Ok(DomainLimits { queue_max })
+}
+
+/// The longest line that a domain may allow: as long as it can be written down.
+const QUEUE_MAX: u64 = u32::MAX as u64;
+
+/// What is said of a cursor that no page of the list gave out.
+pub(crate) fn foreign_cursor() -> Invalid {
+    Invalid::field("cursor", "is not from a page of this list", "a `next_cursor`")
 }
 
 pub(crate) fn lease_id(text: &str) -> Result<LeaseId, Invalid> {

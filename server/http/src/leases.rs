@@ -2,11 +2,13 @@
 
 use crate::answer::{Answer, Answered};
 use crate::ask::Ask;
-use crate::locks::{LIMIT, LIMIT_DEFAULT};
+use crate::caller::Permission;
+use crate::fault::Fault;
+use crate::locks::{LIMIT, LIMIT_DEFAULT, not_ours};
 use crate::{failure, from_wire, to_wire};
 use leasehold_core::LeaseId;
 use leasehold_node::{Failure, LeasesFilter, Opened, Renewed};
-use leasehold_wire::{self as wire, Invalid, KeptAlive};
+use leasehold_wire::{self as wire, KeptAlive};
 
 /// `POST /v1/leases`
 pub(crate) async fn open(mut ask: Ask) -> Answered {
@@ -82,28 +84,37 @@ pub(crate) const LIST_PARAMETERS: &[&str] = &["client_id", "limit", "cursor", "c
 pub(crate) async fn list(ask: Ask) -> Answered {
     let query = ask.query(LIST_PARAMETERS)?;
     let stale = query.stale()?;
-    let filter = LeasesFilter {
-        client_id: query.text("client_id").map(str::to_owned),
-        after: query.text("cursor").map(cursor).transpose()?,
+    let mut filter = LeasesFilter {
+        client: query.text("client_id").map(from_wire::client_id).transpose()?,
         limit: query.number("limit", LIMIT)?.unwrap_or(LIMIT_DEFAULT),
+        ..LeasesFilter::default()
     };
+    if let Some(cursor) = query.text("cursor") {
+        filter = filter.go_on(cursor).ok_or_else(not_ours)?;
+    }
     let page = ask.node().leases(ask.call, filter, stale).await?;
     Ok(ask.read(Answer::json(&to_wire::leases(&page.value)), page.revision, stale))
 }
 
-fn cursor(text: &str) -> Result<LeaseId, Invalid> {
-    LeaseId::parse(text).ok_or_else(|| {
-        Invalid::field("cursor", "is not from a page of this list", "a `next_cursor`")
-    })
-}
+pub(crate) const END_PARAMETERS: &[&str] = &["client_id", "reason"];
 
-pub(crate) const END_PARAMETERS: &[&str] = &["client_id"];
-
-/// `DELETE /v1/leases/{id}`
+/// `DELETE /v1/leases/{id}`: by its owner, or with a reason by an operator.
 pub(crate) async fn end(ask: Ask) -> Answered {
     let query = ask.query(END_PARAMETERS)?;
     let lease = from_wire::lease_id(ask.segment("id"))?;
+    if let Some(reason) = query.text("reason") {
+        return revoke(&ask, lease, reason).await;
+    }
     let caller = from_wire::acting_for(query.text("client_id"), &ask.caller)?;
     let ended = ask.node().end_lease(ask.call, caller, lease).await?;
     Ok(Answer::json(&wire::LeaseEnded { ended: true }).at(ended.revision))
+}
+
+async fn revoke(ask: &Ask, lease: LeaseId, reason: &str) -> Answered {
+    if !ask.caller.role.may(Permission::Operate) {
+        return Err(Fault::forbidden());
+    }
+    let operator = ask.caller.operator(from_wire::reason(reason)?);
+    let revoked = ask.node().revoke_lease(ask.call, operator, lease).await?;
+    Ok(Answer::json(&wire::LeaseEnded { ended: true }).at(revoked.revision))
 }

@@ -7,7 +7,10 @@
 //! | [`server`], `listen`, `rim`, `link` | listeners, socket options, connections, stop |
 //! | `routes` | the one table: route, permission, class, handler |
 //! | `dispatch` | what every request goes through: who, how, may they; panic guard; counting |
-//! | `acquire`, `renew`, `release`, `cancel_wait`, `batch`, `leases`, `locks`, `fence`, `health` | one verb, one story |
+//! | `acquire`, `renew`, `release`, `cancel_wait`, `batch`, `leases`, `locks`, `clients`, `why`, `fence`, `health` | one verb, one story |
+//! | `watch`, `grants`, `audit` | what happens, and how it was |
+//! | `force_release`, `domains` | what operators do |
+//! | `about`, `attention` | the service about itself |
 //! | `ask`, `body`, `query`, `caller`, `browser`, `accept`, `trace` | the parts of a request |
 //! | `from_wire` | shapes to meaning, every value checked once |
 //! | `to_wire`, `answer` | meaning to shapes |
@@ -23,21 +26,28 @@
 //! - Every error has the one shape. The only exceptions are written at `rim`.
 //! - Health and metrics wait for nothing but a worker thread.
 
+mod about;
 mod accept;
 mod acquire;
 mod answer;
 mod app;
 mod ask;
+mod attention;
+mod audit;
 mod batch;
 mod body;
 mod browser;
 mod caller;
 mod cancel_wait;
+mod clients;
 mod dispatch;
+mod domains;
 mod failure;
 mod fault;
 mod fence;
+mod force_release;
 mod from_wire;
+mod grants;
 mod health;
 mod leases;
 mod link;
@@ -54,6 +64,8 @@ pub mod server;
 mod settings;
 mod to_wire;
 mod trace;
+mod watch;
+mod why;
 
 pub use server::{Server, StartError, start};
 pub use settings::Settings;

@@ -39,15 +39,23 @@ pub(crate) const LIST_PARAMETERS: &[&str] =
 fn filter(ask: &Ask) -> Result<LocksFilter, Invalid> {
     let query = ask.query(LIST_PARAMETERS)?;
     let states = [("held", LockState::Held), ("contended", LockState::Contended)];
-    let text = |name| query.text(name).map(str::to_owned);
-    Ok(LocksFilter {
-        prefix: text("prefix"),
-        domain: text("domain"),
-        client_id: text("client_id"),
+    let filter = LocksFilter {
+        prefix: query.text("prefix").map(str::to_owned),
+        domain: query.text("domain").map(str::to_owned),
+        client: query.text("client_id").map(from_wire::client_id).transpose()?,
         state: query.choice("state", &states)?,
-        after: text("cursor"),
         limit: query.number("limit", LIMIT)?.unwrap_or(LIMIT_DEFAULT),
-    })
+        ..LocksFilter::default()
+    };
+    match query.text("cursor") {
+        Some(cursor) => filter.go_on(cursor).ok_or_else(not_ours),
+        None => Ok(filter),
+    }
+}
+
+/// A cursor that no page of this list gave out.
+pub(crate) fn not_ours() -> Invalid {
+    Invalid::field("cursor", "is not from a page of this list", "a `next_cursor` of the same query")
 }
 
 impl Ask {

@@ -1,6 +1,7 @@
 //! What the rim counts. All names stand in [`CATALOGUE`], and nowhere else.
 
-use leasehold_wire::Code;
+use leasehold_wire::{Code, Latency};
+use prometheus::core::Collector as _;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
@@ -32,8 +33,18 @@ const PANICS: Named = Named {
     help: "Handlers that panicked: each is a fault of the service.",
 };
 
+const STREAMS: Named =
+    Named { name: "leasehold_watch_streams", help: "Open streams of watchers on this node." };
+const EVENTS: Named =
+    Named { name: "leasehold_watch_events_total", help: "Events that were sent to watchers." };
+const GAPS: Named = Named {
+    name: "leasehold_watch_gaps_total",
+    help: "Gaps that watchers were told of: they came back too late, or fell too far behind.",
+};
+
 /// Every metric of this crate.
-pub const CATALOGUE: &[Named] = &[REQUESTS, SECONDS, WAITING, CONNECTIONS, PANICS];
+pub const CATALOGUE: &[Named] =
+    &[REQUESTS, SECONDS, WAITING, CONNECTIONS, PANICS, STREAMS, EVENTS, GAPS];
 
 /// The label of requests that no route takes.
 pub const UNKNOWN_ROUTE: &str = "unknown";
@@ -46,6 +57,9 @@ const BUCKETS: &[f64] = &[
     5.0, 10.0, 30.0, 60.0,
 ];
 
+/// The end of the last bucket.
+const LONGEST: f64 = 60.0;
+
 /// The metrics of one server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -54,6 +68,9 @@ pub(crate) struct Metrics {
     waiting: IntGauge,
     connections: IntGauge,
     pub(crate) panics: IntCounter,
+    streams: IntGauge,
+    pub(crate) events: IntCounter,
+    pub(crate) gaps: IntCounter,
 }
 
 impl Metrics {
@@ -68,12 +85,18 @@ impl Metrics {
             waiting: IntGauge::with_opts(opts(WAITING))?,
             connections: IntGauge::with_opts(opts(CONNECTIONS))?,
             panics: IntCounter::with_opts(opts(PANICS))?,
+            streams: IntGauge::with_opts(opts(STREAMS))?,
+            events: IntCounter::with_opts(opts(EVENTS))?,
+            gaps: IntCounter::with_opts(opts(GAPS))?,
         };
         registry.register(Box::new(metrics.requests.clone()))?;
         registry.register(Box::new(metrics.seconds.clone()))?;
         registry.register(Box::new(metrics.waiting.clone()))?;
         registry.register(Box::new(metrics.connections.clone()))?;
         registry.register(Box::new(metrics.panics.clone()))?;
+        registry.register(Box::new(metrics.streams.clone()))?;
+        registry.register(Box::new(metrics.events.clone()))?;
+        registry.register(Box::new(metrics.gaps.clone()))?;
         Ok(metrics)
     }
 
@@ -93,10 +116,53 @@ impl Metrics {
         Raised::new(&self.waiting)
     }
 
+    /// Counts a watcher's stream until the guard is dropped.
+    pub(crate) fn watching(&self) -> Raised {
+        Raised::new(&self.streams)
+    }
+
+    pub(crate) fn streams_open(&self) -> i64 {
+        self.streams.get()
+    }
+
+    pub(crate) fn connections_open(&self) -> i64 {
+        self.connections.get()
+    }
+
+    /// How long the requests of each route took, of those routes that had any.
+    pub(crate) fn latencies(&self) -> Vec<Latency<'static>> {
+        let families = self.seconds.collect();
+        let mut latencies: Vec<_> =
+            families.iter().flat_map(|family| family.get_metric()).filter_map(latency).collect();
+        latencies.sort_by(|a, b| a.route.cmp(&b.route));
+        latencies
+    }
+
     /// Counts a connection until the guard is dropped.
     pub(crate) fn connection(&self) -> Raised {
         Raised::new(&self.connections)
     }
+}
+
+/// Quantiles as their buckets tell them: the upper end of the one that holds it.
+fn latency(metric: &prometheus::proto::Metric) -> Option<Latency<'static>> {
+    let route = metric.get_label().iter().find(|label| label.name() == "route")?.value().to_owned();
+    let histogram = metric.get_histogram();
+    let count = histogram.get_sample_count();
+    let quantile = |percent: u64| {
+        let rank = (count * percent).div_ceil(100);
+        let buckets = histogram.get_bucket().iter();
+        let holding = buckets.filter(|bucket| bucket.cumulative_count() >= rank);
+        let ends = holding.map(prometheus::proto::Bucket::upper_bound);
+        // What is beyond the last bucket is only known to be that.
+        ends.reduce(f64::min).filter(|end| end.is_finite()).unwrap_or(LONGEST) * 1_000.0
+    };
+    (count > 0).then(|| Latency {
+        route: route.into(),
+        count,
+        p50_ms: quantile(50),
+        p99_ms: quantile(99),
+    })
 }
 
 /// The counters of one route.
@@ -152,6 +218,11 @@ impl Drop for Watch<'_> {
 pub(crate) struct Raised(IntGauge);
 
 impl Raised {
+    /// How many there are now, this one included.
+    pub(crate) fn count(&self) -> usize {
+        usize::try_from(self.0.get()).unwrap_or(0)
+    }
+
     fn new(gauge: &IntGauge) -> Self {
         gauge.inc();
         Self(gauge.clone())

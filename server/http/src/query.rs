@@ -1,5 +1,6 @@
 //! Strict reading of a query string: unknown, repeated and undecodable parameters are errors.
 
+use leasehold_core::Token;
 use leasehold_wire::Invalid;
 use std::ops::RangeInclusive;
 
@@ -49,6 +50,19 @@ impl Query {
             Some(number) if range.contains(&number) => Ok(Some(number)),
             _ => {
                 let allowed = format!("{} to {}", range.start(), range.end());
+                Err(Invalid::field(name, format!("must be a number from {allowed}"), allowed))
+            }
+        }
+    }
+
+    /// A token.
+    pub(crate) fn token(&self, name: &'static str) -> Result<Option<Token>, Invalid> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        match digits.then(|| text.parse::<u64>().ok()).flatten() {
+            Some(number) if (1..Token::LIMIT).contains(&number) => Ok(Some(Token(number))),
+            _ => {
+                let allowed = format!("1 to {}", Token::LIMIT - 1);
                 Err(Invalid::field(name, format!("must be a number from {allowed}"), allowed))
             }
         }

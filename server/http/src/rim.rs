@@ -28,12 +28,23 @@ pub(crate) struct Rim {
     socket: TcpStream,
     link: Rc<Link>,
     unreadable: Arc<RouteMetrics>,
-    head_timeout: Duration,
+    patience: Patience,
     /// Wakes a connection whose head is arriving. Set once in a while, not for every request.
     head_timer: Option<Pin<Box<Sleep>>>,
+    /// Runs while the client takes nothing of what is being sent.
+    stalled: Option<Pin<Box<Sleep>>>,
     /// What is sent in the place of a write that was recognised.
     instead: Option<Instead>,
     _counted: Raised,
+}
+
+/// How long a client may take for what only it can do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// To send the head of a request.
+    pub(crate) head: Duration,
+    /// To take anything of an answer.
+    pub(crate) write: Duration,
 }
 
 #[derive(Debug)]
@@ -59,7 +70,7 @@ const DROPPED_BYTES_MAX: usize = 1 << 20;
 impl Rim {
     pub(crate) fn new(
         socket: TcpStream,
-        head_timeout: Duration,
+        patience: Patience,
         unreadable: Arc<RouteMetrics>,
         counted: Raised,
     ) -> Self {
@@ -68,8 +79,9 @@ impl Rim {
             socket,
             link,
             unreadable,
-            head_timeout,
+            patience,
             head_timer: None,
+            stalled: None,
             instead: None,
             _counted: counted,
         }
@@ -83,7 +95,7 @@ impl Rim {
     /// Whether the head, or the rest of an answered request, that is arriving has had its time.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         while let Some(since) = self.link.head_since().or(self.link.rest_since()) {
-            let due = Instant::from_std(since) + self.head_timeout;
+            let due = Instant::from_std(since) + self.patience.head;
             let timer = self.head_timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
             if timer.as_mut().poll(cx).is_pending() {
                 return false;
@@ -95,6 +107,20 @@ impl Rim {
             timer.as_mut().reset(due);
         }
         false
+    }
+
+    /// Sends as much as the client takes. One that takes nothing for long holds a buffer, and with
+    /// a stream of events a place, for nobody: it is cut off.
+    fn send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let sent = Pin::new(&mut self.socket).poll_write(cx, bytes);
+        if sent.is_ready() {
+            self.stalled = None;
+            return sent;
+        }
+        let patience = self.patience.write;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Tells the client as far as it listens, and ends the connection like one that it closed.
@@ -155,9 +181,7 @@ impl AsyncWrite for Rim {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         if self.instead.is_none() {
-            let Some(problem) = recognise(bytes) else {
-                return Pin::new(&mut self.socket).poll_write(cx, bytes);
-            };
+            let Some(problem) = recognise(bytes) else { return self.send(cx, bytes) };
             self.unreadable.count(problem.code);
             self.instead =
                 Some(Instead { bytes: write(problem, TraceId::random()), sent: 0, dropping: None });

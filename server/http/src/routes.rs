@@ -1,12 +1,14 @@
 //! The one table: which route takes what, asks for which permission, and is served by whom.
 
+use crate::accept::Gives;
 use crate::answer::Answered;
 use crate::app::App;
 use crate::ask::Ask;
 use crate::caller::Permission;
 use crate::dispatch::{self, Place};
 use crate::metrics::Metrics;
-use crate::{acquire, batch, cancel_wait, fence, health, leases, locks, openapi, release, renew};
+use crate::{about, audit, clients, domains, force_release, grants, openapi, watch, why};
+use crate::{acquire, batch, cancel_wait, fence, health, leases, locks, release, renew};
 use actix_web::http::Method;
 use actix_web::web::{self, ServiceConfig};
 use futures_util::future::LocalBoxFuture;
@@ -54,6 +56,12 @@ pub(crate) struct Route {
     pub(crate) handler: Handler,
 }
 
+impl Route {
+    pub(crate) fn gives(&self) -> Gives {
+        if self.name == "watch" { Gives::Events } else { Gives::Json }
+    }
+}
+
 macro_rules! table {
     ($($method:ident $path:literal $name:literal $permission:ident $class:ident $body:ident => $handler:path;)+) => {
         &[$(Route {
@@ -81,10 +89,22 @@ pub(crate) static TABLE: &[Route] = table! {
     POST   "/v1/batch"                  "batch"           Lock    Acquire Bulk   => batch::post;
     POST   "/v1/cancel-wait"            "cancel-wait"     Lock    Release Single => cancel_wait::post;
     GET    "/v1/lock"                   "lock"            Read    Read    None   => locks::one;
+    GET    "/v1/lock/why"               "why"             Read    Read    None   => why::get;
     GET    "/v1/locks"                  "locks"           Read    Read    None   => locks::list;
+    GET    "/v1/watch"                  "watch"           Read    Read    None   => watch::get;
+    GET    "/v1/grants"                 "grants"          Read    Read    None   => grants::list;
+    POST   "/v1/lock/force-release"     "force-release"   Operate Release Single => force_release::post;
     POST   "/v1/leases"                 "open-lease"      Lock    Acquire Single => leases::open;
     GET    "/v1/leases"                 "leases"          Operate Read    None   => leases::list;
     GET    "/v1/openapi.json"           "openapi"         None    Read    None   => openapi::get;
+    GET    "/v1/domains"                "domains"         Read    Read    None   => domains::get;
+    PUT    "/v1/domains"                "set-domain"      Administer Acquire Single => domains::put;
+    DELETE "/v1/domains"                "reset-domain"    Administer Acquire None => domains::delete;
+    GET    "/v1/audit"                  "audit"           Operate Read    None   => audit::list;
+    GET    "/v1/stats"                  "stats"           Read    Read    None   => about::stats;
+    GET    "/v1/attention"              "attention"       Read    Read    None   => about::attention;
+    GET    "/v1/config"                 "config"          Operate Read    None   => about::config;
+    GET    "/v1/clients"                "clients"         Operate Read    None   => clients::list;
     GET    "/livez"                     "livez"           None    Ops     None   => health::live;
     GET    "/readyz"                    "readyz"          None    Ops     None   => health::ready_to_serve;
     GET    "/healthz"                   "healthz"         None    Ops     None   => health::live;

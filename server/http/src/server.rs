@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::metrics::{Metrics, RouteMetrics, UNREADABLE};
-use crate::rim::Rim;
+use crate::rim::{Patience, Rim};
 use crate::routes::{self, Serves};
 use crate::settings::Settings;
 use crate::{dispatch::Place, listen};
@@ -14,6 +14,7 @@ use actix_service::{
 use actix_web::dev::{AppConfig, Server as HttpServer, ServerHandle};
 use actix_web::rt::{System, net::TcpStream};
 use leasehold_node::Node;
+use leasehold_wire::Setting;
 use prometheus::Registry;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -104,11 +105,17 @@ impl Server {
 
 /// Starts to serve.
 ///
+/// `shown` are the settings of the whole node as `GET /v1/config` tells them, without secrets.
 /// May be called from any runtime: the workers are threads with runtimes of their own.
 ///
 /// # Errors
 /// [`StartError`] if an address is taken, or threads or metrics cannot be had.
-pub fn start(settings: Settings, node: Node, registry: Registry) -> Result<Server, StartError> {
+pub fn start(
+    settings: Settings,
+    node: Node,
+    registry: Registry,
+    shown: Vec<Setting<'static>>,
+) -> Result<Server, StartError> {
     if settings.listen.is_empty() {
         return Err(StartError::NoAddress);
     }
@@ -116,7 +123,7 @@ pub fn start(settings: Settings, node: Node, registry: Registry) -> Result<Serve
     let api =
         settings.listen.iter().map(|address| bind(*address)).collect::<Result<Vec<_>, _>>()?;
     let ops = settings.ops_listen.map(bind).transpose()?;
-    let app = Arc::new(App::new(settings, node, registry, metrics));
+    let app = Arc::new(App::new(settings, node, registry, metrics, shown));
     let addresses = api.iter().map(|bound| bound.address).collect();
     let ops_address = ops.as_ref().map(|bound| bound.address);
     let api_serves = if ops.is_some() { Serves::OnlyApi } else { Serves::Everything };
@@ -216,7 +223,8 @@ fn connect(socket: TcpStream, app: &App, unreadable: &Arc<RouteMetrics>) -> Conn
         tracing::debug!(%cause, "connection not tuned");
     }
     let counted = app.metrics.connection();
-    (Rim::new(socket, app.settings.head_timeout, Arc::clone(unreadable), counted), peer)
+    let patience = Patience { head: app.settings.head_timeout, write: app.settings.write_timeout };
+    (Rim::new(socket, patience, Arc::clone(unreadable), counted), peer)
 }
 
 /// How long a connection that is being closed may take to read its last answer.

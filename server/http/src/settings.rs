@@ -30,6 +30,10 @@ pub struct Settings {
     pub body_timeout: Duration,
     /// How long the head of a request may take to arrive.
     pub head_timeout: Duration,
+    /// How long a client may take nothing of an answer that is being sent.
+    pub write_timeout: Duration,
+    /// Streams of watchers on this node.
+    pub watch_streams_max: usize,
     /// How long a connection may be idle between requests.
     pub idle_timeout: Duration,
     /// How long a stopping server goes on listening, so that load balancers see that it is not
@@ -50,6 +54,8 @@ impl Default for Settings {
             bulk_body_max: 256 << 10,
             body_timeout: Duration::from_secs(5),
             head_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(30),
+            watch_streams_max: 1_000,
             idle_timeout: Duration::from_secs(75),
             linger: Duration::from_millis(500),
         }

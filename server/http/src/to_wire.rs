@@ -1,8 +1,11 @@
 //! Meaning to shapes.
 
+pub(crate) mod history;
+
 use leasehold_core::LeaseId;
-use leasehold_core::command::{EndedHow, Metadata, Mode};
-use leasehold_core::outcome::Grant;
+use leasehold_core::command::{EndedHow, LeftHow, Metadata, Mode, PolicyVerdict};
+use leasehold_core::list::ClientView;
+use leasehold_core::outcome::{CycleStep, Grant};
 use leasehold_core::row::LostGrant;
 use leasehold_node::{
     FenceStatus, Granted, Holder, LeaseStatus, LockStatus, LockSummary, Page, Released, Renewed,
@@ -13,7 +16,6 @@ use std::sync::Arc;
 
 pub(crate) fn granted(granted: &Granted) -> wire::Grant<'_> {
     let grant = &*granted.grant;
-    let policies = grant.policies.iter().flat_map(|verdicts| verdicts.iter());
     wire::Grant {
         resource: grant.resource.as_str().into(),
         token: grant.token.0,
@@ -25,14 +27,17 @@ pub(crate) fn granted(granted: &Granted) -> wire::Grant<'_> {
         valid_for_ms: granted.validity.valid_for_ms,
         granted_at: Time(grant.granted_at_ms),
         waited_ms: granted.waited_ms,
-        policies: policies
-            .map(|verdict| wire::PolicyVerdict {
-                name: (&*verdict.name).into(),
-                version: (&*verdict.version).into(),
-                verdict: (&*verdict.verdict).into(),
-            })
-            .collect(),
+        policies: policies(grant.policies.as_deref()),
     }
+}
+
+pub(crate) fn policies(verdicts: Option<&[PolicyVerdict]>) -> Vec<wire::PolicyVerdict<'_>> {
+    let shapes = verdicts.into_iter().flatten().map(|verdict| wire::PolicyVerdict {
+        name: (&*verdict.name).into(),
+        version: (&*verdict.version).into(),
+        verdict: (&*verdict.verdict).into(),
+    });
+    shapes.collect()
 }
 
 /// What the holder sends on to storage. A shared grant is for reading and fences nothing.
@@ -97,7 +102,7 @@ fn state(holders: &[Holder]) -> wire::LockState {
     if holders.is_empty() { wire::LockState::Free } else { wire::LockState::Held }
 }
 
-fn waiter(waiter: &WaiterStatus) -> wire::Waiter<'_> {
+pub(crate) fn waiter(waiter: &WaiterStatus) -> wire::Waiter<'_> {
     wire::Waiter {
         position: waiter.position,
         client_id: waiter.client_id.as_str().into(),
@@ -174,6 +179,29 @@ pub(crate) fn leases(page: &Page<LeaseStatus>) -> wire::Page<'_, wire::Lease<'_>
     }
 }
 
+pub(crate) fn clients(page: &Page<ClientView>) -> wire::Page<'_, wire::ClientSummary<'_>> {
+    let item = |view: &ClientView| wire::ClientSummary {
+        client_id: owned(view.owner.client.as_str()),
+        principal: owned(view.owner.principal.as_str()),
+        leases: view.leases.into(),
+        grants: view.grants.into(),
+        waiting: view.tickets.into(),
+    };
+    wire::Page {
+        items: page.items.iter().map(item).collect(),
+        next_cursor: page.next.as_deref().map(Into::into),
+        total: page.total,
+    }
+}
+
+pub(crate) fn cycle(steps: &[CycleStep]) -> Vec<wire::CycleStep<'static>> {
+    let shape = |step: &CycleStep| wire::CycleStep {
+        client_id: owned(step.owner.client.as_str()),
+        resource: owned(step.resource.as_str()),
+    };
+    steps.iter().map(shape).collect()
+}
+
 pub(crate) fn fence(status: FenceStatus) -> wire::FenceChecked {
     wire::FenceChecked {
         current: status.current,
@@ -202,6 +230,17 @@ pub(crate) fn ended_how(how: EndedHow) -> &'static str {
         EndedHow::PassedOn => "passed_on",
         EndedHow::Restored => "restored",
         EndedHow::Cancelled => "cancelled",
+    }
+}
+
+/// Why a line was left, in one word.
+fn left_how(how: LeftHow) -> &'static str {
+    match how {
+        LeftHow::TimedOut => "timed_out",
+        LeftHow::Disconnected => "disconnected",
+        LeftHow::Cancelled => "cancelled",
+        LeftHow::LeaseEnded => "lease_ended",
+        LeftHow::Deadlock => "would_deadlock",
     }
 }
 

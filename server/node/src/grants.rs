@@ -6,7 +6,7 @@ use crate::node::Node;
 use crate::runtime;
 use leasehold_core::command::EndedHow;
 use leasehold_core::outcome::{Grant, GrantRecord};
-use leasehold_core::{ClientId, LockTable, ResourceName, Token};
+use leasehold_core::{ClientId, LockTable, Piece, ResourceName, Token};
 use std::fmt;
 use std::sync::Arc;
 
@@ -85,6 +85,8 @@ pub enum NoGrant {
 enum Place {
     /// After the live grant with this token.
     Live(Token),
+    /// After this of what a client has.
+    Of(Piece),
     /// After all live ones, and after this ended one.
     Ended(Option<Cursor>),
 }
@@ -97,8 +99,20 @@ impl Place {
         if let Some(cursor) = text.strip_prefix('e') {
             return Cursor::parse(cursor).map(|cursor| Self::Ended(Some(cursor)));
         }
+        if let Some(piece) = text.strip_prefix('c') {
+            return Piece::parse(piece).map(Self::Of);
+        }
         let token = u64::from_str_radix(text.strip_prefix('l')?, 16).ok()?;
         Some(Self::Live(Token(token)))
+    }
+}
+
+impl Place {
+    fn token(self) -> Option<Token> {
+        match self {
+            Self::Live(token) => Some(token),
+            Self::Of(_) | Self::Ended(_) => None,
+        }
     }
 }
 
@@ -106,6 +120,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Live(token) => write!(f, "l{:x}", token.0),
+            Self::Of(piece) => write!(f, "c{piece}"),
             Self::Ended(None) => f.write_str("e"),
             Self::Ended(Some(cursor)) => write!(f, "e{cursor}"),
         }
@@ -133,16 +148,11 @@ impl Node {
     ) -> Result<AtRevision<Page<GrantSeen>>, Failure> {
         self.fresh(false).await?;
         let place = after.and_then(Place::parse);
-        let (mut items, next, revision) = {
+        let (mut items, mut next, revision) = {
             let table = self.inner.shared.table.read();
-            let (live, next) = match place {
-                Some(Place::Ended(_)) => (Vec::new(), None),
-                Some(Place::Live(token)) => live(&table, &filter, Some(token), limit),
-                None => live(&table, &filter, None, limit),
-            };
+            let (live, next) = live(&table, &filter, place, limit);
             (live, next, table.revision())
         };
-        let mut next = next.map(Place::Live);
         if next.is_none() && items.len() == limit {
             next = Some(Place::Ended(None));
         }
@@ -219,23 +229,45 @@ async fn by_token(history: History, token: Token) -> Result<Option<Arc<GrantReco
     read.ok_or(Failure::ShuttingDown)?.map_err(|fault| Failure::Internal(fault.to_string()))
 }
 
-/// Live grants after `after`, and where they go on.
+/// Live grants after `place`, and where they go on.
 fn live(
     table: &LockTable,
     filter: &GrantsFilter,
-    after: Option<Token>,
+    place: Option<Place>,
     limit: usize,
-) -> (Vec<Arc<Grant>>, Option<Token>) {
-    if let Some(resource) = &filter.resource {
-        let mut holders: Vec<_> = table.holders(resource).collect();
-        holders
-            .retain(|grant| after.is_none_or(|after| grant.token < after) && filter.takes(grant));
-        holders.sort_by_key(|grant| std::cmp::Reverse(grant.token));
-        let more = holders.len() > limit;
-        let shown: Vec<_> = holders.into_iter().take(limit).cloned().collect();
-        let last = shown.last().filter(|_| more).map(|grant| grant.token);
-        return (shown, last);
+) -> (Vec<Arc<Grant>>, Option<Place>) {
+    let wanted = |grant: &Grant| filter.takes(grant);
+    match (place, &filter.resource, &filter.client) {
+        (Some(Place::Ended(_)), _, _) => (Vec::new(), None),
+        (_, Some(resource), _) => of_resource(table, resource, filter, place, limit),
+        (_, None, Some(client)) => {
+            let before = match place {
+                Some(Place::Of(piece)) => Some(piece),
+                _ => None,
+            };
+            let slice = table.newest_grants_of(client, before, limit, wanted);
+            (slice.items, slice.next.map(Place::Of))
+        }
+        (_, None, None) => {
+            let slice = table.newest_grants(place.and_then(Place::token), limit, wanted);
+            (slice.items, slice.next.map(Place::Live))
+        }
     }
-    let slice = table.newest_grants(after, limit, |grant| filter.takes(grant));
-    (slice.items, slice.next)
+}
+
+fn of_resource(
+    table: &LockTable,
+    resource: &ResourceName,
+    filter: &GrantsFilter,
+    place: Option<Place>,
+    limit: usize,
+) -> (Vec<Arc<Grant>>, Option<Place>) {
+    let before = place.and_then(Place::token);
+    let mut holders: Vec<_> = table.holders(resource).collect();
+    holders.retain(|grant| before.is_none_or(|before| grant.token < before) && filter.takes(grant));
+    holders.sort_by_key(|grant| std::cmp::Reverse(grant.token));
+    let more = holders.len() > limit;
+    let shown: Vec<_> = holders.into_iter().take(limit).cloned().collect();
+    let last = shown.last().filter(|_| more).map(|grant| Place::Live(grant.token));
+    (shown, last)
 }

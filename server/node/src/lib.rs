@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`Node`] (`node`) | the handle; `acquire`, `renew`, `release`, `lease`, `batch`, `administer`: one verb a file |
 //! | `read`, `grants`, `watch` | what readers ask: how it is, how it was, what happens |
+//! | `lists`, `why` | pages of locks, leases and clients; why somebody waits |
 //! | `stats` | the node in numbers |
 //! | [`Change`] (`change`) | what watchers are told |
 //! | `propose`, `batcher` | commands gather into log entries; who goes first; into Raft |
@@ -35,6 +36,7 @@ mod hub;
 mod keeper;
 mod leadership;
 mod lease;
+mod lists;
 mod log;
 mod metrics;
 mod node;
@@ -50,6 +52,7 @@ mod state;
 mod stats;
 mod types;
 mod watch;
+mod why;
 
 pub use administer::{Deed, ForceReleased, Operator};
 pub use answer::*;
@@ -58,12 +61,13 @@ pub use change::{Change, ChangeKind, Named, action_name};
 pub use config::{NodeConfig, Timing};
 pub use fatal::StorageFault;
 pub use grants::{GrantSeen, GrantsFilter, NoGrant, is_grants_cursor};
+pub use lists::{ClientsFilter, LeasesFilter, LockState, LockSummary, LocksFilter};
 pub use metrics::Metrics;
 pub use node::{Node, StartError};
 pub use open::OpenError;
 pub use propose::QueueSettings;
-pub use read::{LeasesFilter, LockState, LockSummary, LocksFilter};
 pub use stats::{Stats, Usage};
 pub use watch::{Watch, WatchFilter, Watched};
+pub use why::WhyStatus;
 
 type Raft = openraft::Raft<types::TypeConfig, state::StateMachine>;

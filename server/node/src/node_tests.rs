@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::answer::Call;
-use crate::read::LocksFilter;
+use crate::lists::LocksFilter;
 use leasehold_core::{ClientId, Owner, Principal, ResourceName, command};
 use std::path::Path;
 

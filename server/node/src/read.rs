@@ -1,68 +1,18 @@
 //! Linearizable reads, and stale ones for those who say so.
 
 use crate::answer::{
-    AtRevision, Call, Failure, FenceStatus, Holder, LeaseStatus, LockStatus, Page, WaiterStatus,
+    AtRevision, Call, Failure, FenceStatus, LeaseStatus, LockStatus, WaiterStatus,
 };
 use crate::node::Node;
 use crate::runtime;
 use leasehold_core::outcome::Refusal;
 use leasehold_core::row::Ticket;
-use leasehold_core::view::{LeaseView, LockFilter};
-use leasehold_core::{ClientId, LeaseId, ResourceName, Token};
+use leasehold_core::view::LeaseView;
+use leasehold_core::{LeaseId, ResourceName, Token};
 use std::sync::Arc;
 
 /// Grants and tickets of a lease that one answer lists.
 const LEASE_SHOWN: usize = 1_000;
-
-/// Which locks are listed.
-#[derive(Debug, Clone, Default)]
-pub struct LocksFilter {
-    /// Only names that start with this.
-    pub prefix: Option<String>,
-    /// Only this domain.
-    pub domain: Option<String>,
-    /// Only locks that this client holds or waits for.
-    pub client_id: Option<String>,
-    /// Only locks in this state.
-    pub state: Option<LockState>,
-    /// Only names after this one: the last of the page before.
-    pub after: Option<String>,
-    /// How many a page has at most.
-    pub limit: usize,
-}
-
-/// The states that a list can ask for. A free lock leaves no trace and is never listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockState {
-    /// Somebody holds it.
-    Held,
-    /// Somebody holds it and somebody waits.
-    Contended,
-}
-
-/// A lock in a list.
-#[derive(Debug, Clone)]
-pub struct LockSummary {
-    /// Its resource.
-    pub resource: ResourceName,
-    /// At most eight of its holders.
-    pub holders: Vec<Holder>,
-    /// How many there are.
-    pub holders_total: usize,
-    /// How many stand in line.
-    pub queue_length: usize,
-}
-
-/// Which leases are listed.
-#[derive(Debug, Clone, Default)]
-pub struct LeasesFilter {
-    /// Only leases of this client.
-    pub client_id: Option<String>,
-    /// Only ids after this one.
-    pub after: Option<LeaseId>,
-    /// How many a page has at most.
-    pub limit: usize,
-}
 
 impl Node {
     pub(crate) async fn fresh(&self, stale: bool) -> Result<(), Failure> {
@@ -120,44 +70,6 @@ impl Node {
         }
     }
 
-    /// Locks by name, a page at a time.
-    ///
-    /// # Errors
-    /// [`Failure::NoLeader`] if the answer could not be confirmed.
-    pub async fn locks(
-        &self,
-        _call: Call,
-        filter: LocksFilter,
-        stale: bool,
-    ) -> Result<AtRevision<Page<LockSummary>>, Failure> {
-        self.fresh(stale).await?;
-        let wanted = LockFilter {
-            prefix: filter.prefix,
-            domain: filter.domain,
-            client: filter.client_id.as_deref().and_then(|text| ClientId::parse(text).ok()),
-            contended: filter.state == Some(LockState::Contended),
-            after: filter.after.as_deref().and_then(|text| ResourceName::parse(text).ok()),
-        };
-        let unfiltered =
-            wanted.prefix.is_none() && wanted.domain.is_none() && wanted.client.is_none();
-        let table = self.inner.shared.table.read();
-        let slice = table.locks(&wanted, filter.limit);
-        let (revision, total) = (table.revision(), table.counts().locks as u64);
-        drop(table);
-        let items = slice.items.into_iter().map(|view| LockSummary {
-            holders: view.holders.iter().map(|grant| self.holder(grant)).collect(),
-            holders_total: view.holders_total,
-            queue_length: view.queue_length,
-            resource: view.resource,
-        });
-        let value = Page {
-            items: items.collect(),
-            next: slice.next.map(|name| name.to_string()),
-            total: (unfiltered && filter.state != Some(LockState::Contended)).then_some(total),
-        };
-        Ok(AtRevision { value, revision })
-    }
-
     /// A lease with what stands on it.
     ///
     /// # Errors
@@ -177,31 +89,7 @@ impl Node {
         Ok(AtRevision { value: self.lease_status(view), revision })
     }
 
-    /// Leases, a page at a time, without what stands on them.
-    ///
-    /// # Errors
-    /// [`Failure::NoLeader`] if the answer could not be confirmed.
-    pub async fn leases(
-        &self,
-        _call: Call,
-        filter: LeasesFilter,
-        stale: bool,
-    ) -> Result<AtRevision<Page<LeaseStatus>>, Failure> {
-        self.fresh(stale).await?;
-        let client = filter.client_id.as_deref().and_then(|text| ClientId::parse(text).ok());
-        let table = self.inner.shared.table.read();
-        let slice = table.leases(client.as_ref(), filter.after, filter.limit);
-        let (revision, total) = (table.revision(), table.counts().leases as u64);
-        drop(table);
-        let value = Page {
-            items: slice.items.into_iter().map(|view| self.lease_status(view)).collect(),
-            next: slice.next.map(|id| id.to_string()),
-            total: client.is_none().then_some(total),
-        };
-        Ok(AtRevision { value, revision })
-    }
-
-    fn lease_status(&self, view: LeaseView) -> LeaseStatus {
+    pub(crate) fn lease_status(&self, view: LeaseView) -> LeaseStatus {
         let now = runtime::now();
         let earliest = self.inner.hub.deadline(view.id);
         let left =
@@ -248,7 +136,7 @@ impl Node {
     }
 }
 
-fn waiter(position: usize, ticket: &Arc<Ticket>, now_ms: u64) -> WaiterStatus {
+pub(crate) fn waiter(position: usize, ticket: &Arc<Ticket>, now_ms: u64) -> WaiterStatus {
     WaiterStatus {
         position,
         client_id: ticket.owner.client.to_string(),

@@ -17,6 +17,15 @@ pub struct Domain<'a> {
     pub version: Cow<'a, str>,
 }
 
+/// `DELETE /v1/domains?domain=`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DomainReset<'a> {
+    /// Its name.
+    pub domain: Cow<'a, str>,
+    /// Always true: a domain that has set nothing is a problem instead.
+    pub reset: bool,
+}
+
 /// `PUT /v1/domains?domain=`: replaces all settings of the domain.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -52,7 +52,7 @@ pub use batch::{Batch, BatchResult, BatchResults, Operation};
 pub use cancel_wait::{CancelWait, WaitCancelled};
 pub use client::ClientSummary;
 pub use code::Code;
-pub use domain::{Domain, SetDomain};
+pub use domain::{Domain, DomainReset, SetDomain};
 pub use event::{Event, EventKind, Gap};
 pub use fence::{FenceCheck, FenceChecked};
 pub use force_release::{ForceRelease, ForceReleased, ForceWhen};

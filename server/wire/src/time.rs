@@ -94,6 +94,45 @@ impl Time {
     }
 }
 
+impl Time {
+    /// Reads RFC 3339 as people write it: with any number of fractional digits or none, and with
+    /// any offset. What is finer than a millisecond is cut off.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let (date_and_time, offset_ms) = split_offset(text)?;
+        let (whole, fraction) = date_and_time.split_once('.').unwrap_or((date_and_time, "0"));
+        if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let ms: String = fraction.chars().chain("00".chars()).take(3).collect();
+        let (date, time) = whole.split_at_checked(10)?;
+        let time = time.strip_prefix(['T', 't', ' '])?;
+        let local = Self::parse(&format!("{date}T{time}.{ms}Z"))?;
+        let utc = i64::try_from(local.0).ok()?.checked_sub(offset_ms)?;
+        u64::try_from(utc).ok().map(Self)
+    }
+}
+
+/// What stands before the offset, and the offset in milliseconds.
+fn split_offset(text: &str) -> Option<(&str, i64)> {
+    if let Some(rest) = text.strip_suffix(['Z', 'z']) {
+        return Some((rest, 0));
+    }
+    let (rest, offset) = text.split_at_checked(text.len().checked_sub(6)?)?;
+    let sign = match offset.as_bytes()[0] {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let (hours, minutes) = offset[1..].split_once(':')?;
+    let digits = |text: &str| {
+        let plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| text.parse::<i64>().ok()).flatten()
+    };
+    let (hours, minutes) = (digits(hours)?, digits(minutes)?);
+    (hours < 24 && minutes < 60).then_some((rest, sign * (hours * 60 + minutes) * 60_000))
+}
+
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
         sink.collect_str(self)
@@ -148,6 +187,38 @@ mod tests {
             assert!(text > before, "{text} after {before}");
             assert_eq!(Time::parse(&text), Some(Time(day * DAY_MS)));
             before = text;
+        }
+    }
+
+    #[test]
+    fn what_people_write_is_read() {
+        let noon = Time::parse("2026-05-04T12:00:00.000Z");
+        for text in [
+            "2026-05-04T12:00:00Z",
+            "2026-05-04t12:00:00z",
+            "2026-05-04 12:00:00.0Z",
+            "2026-05-04T12:00:00.000999999Z",
+            "2026-05-04T14:30:00+02:30",
+            "2026-05-03T23:00:00-13:00",
+        ] {
+            assert_eq!(Time::read(text), noon, "{text}");
+        }
+        assert_eq!(Time::read("2026-05-04T12:00:00.12Z"), noon.map(|noon| Time(noon.0 + 120)));
+        for text in [
+            "",
+            "Z",
+            "2026-05-04T12:00:00",
+            "2026-05-04T12:00:00.Z",
+            "2026-05-04T12:00:00,5Z",
+            "2026-05-04T12:00Z",
+            "2026-05-04T12:00:00+0200",
+            "2026-05-04T12:00:00+24:00",
+            "2026-05-04T12:00:00é2:00",
+            "1970-01-01T00:00:00+00:01",
+            "2026-13-04T12:00:00Z",
+            "1746360000",
+        ] {
+            assert_eq!(Time::read(text), None, "{text}");
         }
     }
 

@@ -27,7 +27,12 @@ impl Connection {
     /// Posts a body and gives the body of a 200. Anything else is an error: a benchmark whose calls
     /// fail measures nothing.
     pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> anyhow::Result<&[u8]> {
-        self.request.clear();
+        self.begin(path, body).await?;
+        self.answer().await
+    }
+
+    /// Posts a body and leaves its answer to come when it will: one request that waits.
+    pub(crate) async fn begin(&mut self, path: &str, body: &[u8]) -> anyhow::Result<()> {
         let length = body.len().to_string();
         let head = [
             b"POST ",
@@ -37,9 +42,20 @@ impl Connection {
             b"\r\n\r\n",
             body,
         ];
-        head.iter().for_each(|part| self.request.extend_from_slice(part));
-        self.stream.write_all(&self.request).await?;
+        self.send(&head).await
+    }
+
+    /// Gets a path, which must be encoded already.
+    pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<&[u8]> {
+        self.send(&[b"GET ", path.as_bytes(), b" HTTP/1.1\r\nHost: localhost\r\n\r\n"]).await?;
         self.answer().await
+    }
+
+    async fn send(&mut self, parts: &[&[u8]]) -> anyhow::Result<()> {
+        self.request.clear();
+        parts.iter().for_each(|part| self.request.extend_from_slice(part));
+        self.stream.write_all(&self.request).await?;
+        Ok(())
     }
 
     async fn answer(&mut self) -> anyhow::Result<&[u8]> {

@@ -15,6 +15,7 @@ mod grpc;
 mod leasehold;
 mod million;
 mod peers;
+mod reads;
 mod requirement;
 mod session;
 
@@ -109,6 +110,9 @@ struct Million {
     /// Fail if a cycle takes more than this many times that of an empty node.
     #[arg(long)]
     slower_at_most: Option<f64>,
+    /// Fail if a read takes more than this many times what it takes on a node with 1,000 locks.
+    #[arg(long, default_value_t = 1.5)]
+    reads_at_most: f64,
 }
 
 fn main() -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! Leases that can hold many grants.
 
 use super::entry::{Entry, Revision, Tag};
-use super::parameters::{client_filter, client_id, consistency, cursor, lease_id, limit};
+use super::parameters::{client_filter, client_id, consistency, cursor, lease_id, limit, reason};
 use crate::leases::{END_PARAMETERS, LIST_PARAMETERS};
 use leasehold_wire::{self as wire, Code};
 
@@ -65,7 +65,13 @@ fn end() -> Entry {
         "Gives back all its grants and all its places in lines.",
     )
     .with(lease_id())
-    .query(END_PARAMETERS, [client_id("The label of the client; compared if it is given.")])
+    .query(
+        END_PARAMETERS,
+        [
+            client_id("The label of the client; compared if it is given."),
+            reason("Ends a lease of somebody else, for operators; goes into the audit."),
+        ],
+    )
     .gives::<wire::LeaseEnded>()
     .revised(Revision::Always)
     .fails([(404, Code::NotFound), (410, Code::LeaseEnded)])

@@ -2,13 +2,25 @@
 
 use super::entry::{Entry, Revision, Tag};
 use super::parameters::{
-    client_filter, consistency, cursor, idempotency_key, limit, resource, text, words,
+    client_filter, client_id, consistency, cursor, idempotency_key, limit, resource, text, words,
 };
 use crate::locks::{LIST_PARAMETERS, ONE_PARAMETERS};
+use crate::why;
+use leasehold_wire::schema::{self, REQUEST_ID_MAX};
 use leasehold_wire::{self as wire, Code};
 
 pub(super) fn entries() -> Vec<Entry> {
-    vec![acquire(), renew(), release(), cancel_wait(), batch(), one(), list(), fence_check()]
+    vec![
+        acquire(),
+        renew(),
+        release(),
+        cancel_wait(),
+        batch(),
+        one(),
+        reason(),
+        list(),
+        fence_check(),
+    ]
 }
 
 fn acquire() -> Entry {
@@ -139,5 +151,29 @@ fn fence_check() -> Entry {
     )
     .takes::<wire::FenceCheck<'static>>()
     .gives::<wire::FenceChecked>()
+    .revised(Revision::Always)
+}
+
+fn reason() -> Entry {
+    Entry::new(
+        "why",
+        Tag::Locks,
+        "Ask why a client waits",
+        "Where a client stands with a lock, and what is in its way. Names the client, the \
+         request, or both.",
+    )
+    .query(
+        why::PARAMETERS,
+        [
+            resource("Which lock.").required(),
+            client_id("Which client."),
+            super::parameters::query(
+                "request_id",
+                "Which request.",
+                schema::name(REQUEST_ID_MAX).to_value(),
+            ),
+        ],
+    )
+    .gives::<wire::Why<'static>>()
     .revised(Revision::Always)
 }

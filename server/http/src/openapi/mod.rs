@@ -3,8 +3,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `entry` | what can be said about one route |
-//! | `locks`, `leases`, `service` | an entry a route, by the name that it has in `routes` |
-//! | `upcoming` | entries of routes that are not in the table yet |
+//! | `locks`, `leases`, `history`, `operators`, `service` | an entry a route, by the name that it has in `routes` |
 //! | `parameters` | the parameters that several routes share |
 //! | `problems` | which problems a route can answer with |
 //! | `document` | puts routes, entries and the types' own schemas together |
@@ -14,15 +13,15 @@
 
 mod document;
 mod entry;
+mod history;
 mod leases;
 mod locks;
+mod operators;
 mod parameters;
 mod problems;
 mod service;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod upcoming;
 
 use crate::answer::{Answer, Answered};
 use crate::ask::Ask;
@@ -44,5 +43,12 @@ pub(crate) async fn get(ask: Ask) -> Answered {
 
 /// Every route has one.
 fn entries() -> Vec<Entry> {
-    [locks::entries(), leases::entries(), service::entries()].concat()
+    [
+        locks::entries(),
+        leases::entries(),
+        history::entries(),
+        operators::entries(),
+        service::entries(),
+    ]
+    .concat()
 }

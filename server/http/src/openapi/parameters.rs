@@ -21,10 +21,17 @@ pub(super) fn client_id(description: &'static str) -> Parameter {
     query("client_id", description, schema::name(CLIENT_ID_MAX).to_value())
 }
 
-/// Compared with what is there, and not checked: what is no name is nobody's.
 pub(super) fn client_filter() -> Parameter {
-    text("client_id", "Only those of this client.")
+    client_id("Only those of this client.")
 }
+
+/// An operator's words.
+pub(super) fn reason(description: &'static str) -> Parameter {
+    query("reason", description, schema::name(REASON_MAX).to_value())
+}
+
+/// The longest reason, in bytes.
+const REASON_MAX: u32 = 512;
 
 pub(super) fn text(name: &'static str, description: &'static str) -> Parameter {
     query(name, description, json!({ "type": "string" }))

@@ -5,7 +5,16 @@ use leasehold_wire::{self as wire, Code};
 use serde_json::json;
 
 pub(super) fn entries() -> Vec<Entry> {
-    vec![live("livez"), live("healthz"), ready(), metrics(), document()]
+    vec![
+        live("livez"),
+        live("healthz"),
+        ready(),
+        metrics(),
+        document(),
+        stats(),
+        attention(),
+        config(),
+    ]
 }
 
 fn live(name: &'static str) -> Entry {
@@ -32,4 +41,19 @@ fn metrics() -> Entry {
 fn document() -> Entry {
     Entry::new("openapi", Tag::Service, "This document", "OpenAPI 3.1, for anybody.")
         .gives_as("application/json", |_| json!({ "type": "object" }))
+}
+
+fn stats() -> Entry {
+    Entry::new("stats", Tag::Service, "Numbers", "What there is, and how long requests take.")
+        .gives::<wire::Stats<'static>>()
+}
+
+fn attention() -> Entry {
+    Entry::new("attention", Tag::Service, "What needs somebody now", "The worst first.")
+        .gives::<wire::Attention<'static>>()
+}
+
+fn config() -> Entry {
+    Entry::new("config", Tag::Service, "Settings in force", "Secrets are left out.")
+        .gives::<wire::Config<'static>>()
 }
