@@ -1,5 +1,6 @@
 """Drives the service through a client that a public generator made from the served document."""
 
+import json
 import os
 import threading
 import time
@@ -237,6 +238,55 @@ def test_a_lease_keeps_many_grants_and_ends_them(client, resource):
     assert all(state(client, name).state == models.LockState.FREE for name in names)
     gone = keep_alive.sync(opened.lease_id, client=client, body=models.KeepAlive())
     assert gone.code == models.Code.LEASE_ENDED
+
+
+def watched(client, resource, count, act=lambda: None, **more):
+    """The first events of a stream that is open while `act` acts. The generator makes functions
+    that read to the end, and a stream has none, so only the models are its."""
+    http, seen = client.get_httpx_client(), []
+    with http.stream("GET", "/v1/watch", params={"resource": resource, **more}) as stream:
+        assert stream.status_code == 200
+        act()
+        for line in stream.iter_lines():
+            if line.startswith("data:"):
+                seen.append(models.Event.from_dict(json.loads(line.removeprefix("data:"))))
+            if len(seen) == count:
+                return seen
+
+
+def test_a_watcher_sees_what_happens_and_goes_on_where_it_was(client, resource):
+    pytest.importorskip("leasehold_client.models.event")
+    granted, released = watched(
+        client, resource, 2, lambda: give_back(client, take(client, resource))
+    )
+    assert granted.event == models.EventKind.GRANTED
+    assert released.event == models.EventKind.RELEASED
+    assert granted.token == released.token and granted.resource == resource
+    (again,) = watched(client, resource, 1, **{"from": granted.revision})
+    assert again == released
+
+
+def test_the_history_knows_whether_a_token_was_valid(client, resource):
+    grants = pytest.importorskip("leasehold_client.api.history.grants")
+    grant = take(client, resource)
+    give_back(client, grant)
+    record = grants.sync(client=client, resource=resource).items[0]
+    assert record.token == grant.token and record.how == models.EndedHow.RELEASED
+    then = grants.sync(client=client, token=grant.token, at=record.granted_at)
+    assert [one.valid for one in then.items] == [True]
+    after = grants.sync(client=client, token=grant.token, at=record.ended_at)
+    assert [one.valid for one in after.items] == [False]
+
+
+def test_an_operator_ends_a_grant(client, resource):
+    force_release = pytest.importorskip("leasehold_client.api.operators.force_release")
+    grant = take(client, resource)
+    asked = models.ForceRelease(
+        resource=resource, token=grant.token, reason="hangs", when=models.ForceWhen.NOW
+    )
+    assert force_release.sync(client=client, body=asked).ended
+    problem = give_back(client, grant)
+    assert problem.code == models.Code.GRANT_ENDED and problem.how == "forced"
 
 
 def test_health_is_told_without_a_body_of_ours(client):

@@ -23,7 +23,7 @@ pub struct Domain<'a> {
 pub struct SetDomain {
     /// Waiters for one of its resources, from 1 on; left out: as the service has it.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 4_294_967_295_u64))]
+    #[schemars(range(min = 1, max = 200_000))]
     pub queue_max: Option<u64>,
 }
 

@@ -86,6 +86,7 @@ fn watch() -> Entry {
     .gives_as("text/event-stream", |_| json!({ "type": "string" }))
     .beside::<wire::Event<'static>>()
     .beside::<wire::Gap<'static>>()
+    .revised(Revision::Always)
     .fails([(429, Code::Shed)])
 }
 
@@ -105,10 +106,10 @@ fn grants() -> Entry {
         [
             resource("Only those of this resource."),
             query("token", "Only the one with this token.", exact),
-            client_filter(),
+            client_id("Only those of this client; not beside a token."),
             query(
                 "at",
-                "Only those that were valid at this time.",
+                "Only those that were valid at this time, which is past.",
                 json!({ "type": "string", "format": "date-time" }),
             ),
             limit(),
@@ -117,6 +118,7 @@ fn grants() -> Entry {
     )
     .gives::<wire::Page<'static, wire::GrantRecord<'static>>>()
     .revised(Revision::Always)
+    .fails([(404, Code::NotFound)])
 }
 
 const WHY_PARAMETERS: &[&str] = &["resource", "client_id", "request_id"];
@@ -174,7 +176,8 @@ fn audit() -> Entry {
         .revised(Revision::Always)
 }
 
-const DOMAIN_PARAMETERS: &[&str] = &["domain"];
+const DOMAINS_PARAMETERS: &[&str] = &["domain", "limit", "cursor"];
+const DOMAIN_PARAMETERS: &[&str] = &["domain", "reason"];
 
 fn domain_name() -> Parameter {
     // A domain is the first part of a resource's name, so it has no slash.
@@ -201,17 +204,30 @@ fn domains() -> Entry {
         "Settings of domains",
         "Of one domain if it is named; otherwise a page of all that have any.",
     )
-    .query(DOMAIN_PARAMETERS, [domain_name()])
+    .query(DOMAINS_PARAMETERS, [domain_name(), limit(), cursor()])
     .gives_as("application/json", shape)
     .revised(Revision::Always)
+    .fails([(404, Code::NotFound)])
     .header("ETag", false, "The version of the one domain.")
+}
+
+fn reason() -> Parameter {
+    query("reason", "Why, for the audit.", schema::name(schema::REASON_MAX).to_value())
+}
+
+fn domain_reset(_: &mut Schemas) -> Value {
+    json!({
+        "type": "object",
+        "properties": { "domain": { "type": "string" }, "reset": { "type": "boolean" } },
+        "required": ["domain", "reset"],
+    })
 }
 
 fn if_match() -> Parameter {
     Parameter::new(
         Where::Header,
         "If-Match",
-        "The `ETag` that the caller saw. If it is another one by now, nothing is changed.",
+        "The `ETag` that the caller saw, or `*`. If it is another one by now, nothing is changed.",
         json!({ "type": "string" }),
     )
 }
@@ -221,7 +237,8 @@ fn set_domain() -> Entry {
         Where::Header,
         "If-None-Match",
         "`*`: only if the domain has no settings yet.",
-        json!({ "type": "string", "const": "*" }),
+        // Not a constant: generators do not take those in headers.
+        json!({ "type": "string", "pattern": r"^\*$" }),
     );
     Entry::new(
         "set-domain",
@@ -229,14 +246,19 @@ fn set_domain() -> Entry {
         "Replace the settings of a domain",
         "What is left out is as the service has it. Goes into the audit.",
     )
-    .query(DOMAIN_PARAMETERS, [domain_name().required()])
+    .query(DOMAIN_PARAMETERS, [domain_name().required(), reason()])
     .with(if_match())
     .with(if_none_match)
     .takes::<wire::SetDomain>()
     .gives::<wire::Domain<'static>>()
     .revised(Revision::Always)
     .header("ETag", true, "The new version.")
-    .fails([(412, Code::PreconditionFailed), (428, Code::PreconditionRequired)])
+    .fails([
+        (404, Code::NotFound),
+        (412, Code::PreconditionFailed),
+        (428, Code::PreconditionRequired),
+        (429, Code::Shed),
+    ])
 }
 
 fn reset_domain() -> Entry {
@@ -246,9 +268,9 @@ fn reset_domain() -> Entry {
         "Drop the settings of a domain",
         "From then on it is as the service has it. Goes into the audit.",
     )
-    .query(DOMAIN_PARAMETERS, [domain_name().required()])
+    .query(DOMAIN_PARAMETERS, [domain_name().required(), reason()])
     .with(if_match())
-    .gives::<wire::Domain<'static>>()
+    .gives_as("application/json", domain_reset)
     .revised(Revision::Always)
     .fails([
         (404, Code::NotFound),
