@@ -16,7 +16,7 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Batch<'a> {
-    /// At most [`Batch::OPERATIONS_MAX`].
+    /// At most 256.
     #[serde(borrow)]
     #[schemars(length(max = 256))]
     pub operations: Vec<RawOperation<'a>>,

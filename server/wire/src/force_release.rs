@@ -19,7 +19,7 @@ pub struct ForceRelease<'a> {
     pub token: u64,
     /// Why, for the audit: 1 to 512 bytes.
     #[serde(borrow)]
-    #[schemars(length(min = 1, max = 512))]
+    #[schemars(schema_with = "schema::reason")]
     pub reason: Cow<'a, str>,
     /// At the deadline unless it says otherwise.
     #[serde(default)]

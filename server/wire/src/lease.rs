@@ -74,7 +74,7 @@ impl<'a> Shape<'a> for KeepAlive<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeepAliveMany<'a> {
-    /// At most [`KeepAliveMany::LEASES_MAX`].
+    /// At most 1,000.
     #[serde(borrow)]
     #[schemars(schema_with = "schema::lease_ids")]
     pub lease_ids: Vec<Cow<'a, str>>,

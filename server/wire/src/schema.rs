@@ -16,6 +16,8 @@ pub const RESOURCE_MAX: u32 = 512;
 pub const CLIENT_ID_MAX: u32 = 256;
 /// The longest id of a request, in bytes.
 pub const REQUEST_ID_MAX: u32 = 128;
+/// The longest reason of an operator, in bytes.
+pub const REASON_MAX: u32 = 512;
 /// The largest whole number that every reader of JSON reads exactly; tokens end here.
 pub const EXACT_MAX: u64 = (1 << 53) - 1;
 
@@ -175,6 +177,11 @@ pub fn client_id(_: &mut SchemaGenerator) -> Schema {
 /// The id that makes a request safe to repeat.
 pub fn request_id(_: &mut SchemaGenerator) -> Schema {
     name(REQUEST_ID_MAX)
+}
+
+/// Why an operator does something.
+pub fn reason(_: &mut SchemaGenerator) -> Schema {
+    name(REASON_MAX)
 }
 
 /// The id of a lease.

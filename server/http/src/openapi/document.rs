@@ -12,7 +12,8 @@ const DESCRIPTION: &str = "A lock service with fencing tokens. A grant carries a
     largest token it saw refuses writes of a holder that has lost its lock without noticing.\n\n\
     Request bodies with an unknown or repeated field, or with a `null`, are refused. Answers may \
     gain fields. Tokens are numbers below 2^53; revisions, cursors and ids are opaque strings. \
-    Lengths of names count bytes of UTF-8.";
+    Lengths of names count bytes of UTF-8. Whole numbers have \
+    neither a fraction nor an exponent, not even `4.0`.";
 
 /// The document about the routes that have an entry.
 pub(super) fn build(table: &[Route], entries: &[Entry]) -> Value {

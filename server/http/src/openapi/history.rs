@@ -70,7 +70,7 @@ fn list_grants() -> Entry {
             client_filter(),
             query(
                 "at",
-                "Only those that were valid at this time.",
+                "Only those that were valid at this time, which is past.",
                 json!({ "type": "string", "format": "date-time" }),
             ),
             limit(),

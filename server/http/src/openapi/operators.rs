@@ -47,7 +47,7 @@ fn if_match() -> Parameter {
     Parameter::new(
         Where::Header,
         "If-Match",
-        "The `ETag` that the caller saw. If it is another one by now, nothing is changed.",
+        "The `ETag` that the caller saw, or `*`. If it is another one by now, nothing is changed.",
         json!({ "type": "string" }),
     )
 }
@@ -57,7 +57,8 @@ fn set_domain() -> Entry {
         Where::Header,
         "If-None-Match",
         "`*`: only if the domain has no settings yet.",
-        json!({ "type": "string", "const": "*" }),
+        // Not a constant: generators do not take those in headers.
+        json!({ "type": "string", "pattern": r"^\*$" }),
     );
     Entry::new(
         "set-domain",
@@ -73,6 +74,7 @@ fn set_domain() -> Entry {
     .revised(Revision::Always)
     .header("ETag", true, "The new version.")
     .fails([
+        (404, Code::NotFound),
         (412, Code::PreconditionFailed),
         (428, Code::PreconditionRequired),
         (429, Code::Shed),

@@ -27,11 +27,8 @@ pub(super) fn client_filter() -> Parameter {
 
 /// An operator's words.
 pub(super) fn reason(description: &'static str) -> Parameter {
-    query("reason", description, schema::name(REASON_MAX).to_value())
+    query("reason", description, schema::name(schema::REASON_MAX).to_value())
 }
-
-/// The longest reason, in bytes.
-const REASON_MAX: u32 = 512;
 
 pub(super) fn text(name: &'static str, description: &'static str) -> Parameter {
     query(name, description, json!({ "type": "string" }))
