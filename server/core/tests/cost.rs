@@ -11,8 +11,9 @@
 use crate::line;
 use leasehold_core::command::Command;
 use leasehold_core::limits::Limits;
+use leasehold_core::list::LockFilter;
 use leasehold_core::outcome::Outcome;
-use leasehold_core::{Header, LeaseId, LockTable};
+use leasehold_core::{ClientId, Header, LeaseId, LockTable};
 use std::time::{Duration, Instant};
 
 const HEADER: Header = Header { term: 1, at_ms: 1_000 };
@@ -166,6 +167,62 @@ fn many_remembered_requests_are_forgotten_step_by_step() {
     );
     assert_eq!(table.counts().ended, 10);
     assert!(table.sound().is_empty());
+}
+
+#[test]
+fn a_page_costs_what_it_shows_however_much_there_is_beside_it() {
+    // The same hundred locks of one client, twenty of them waited for, beside few and beside many;
+    // and clients of whom nothing is left but what is remembered.
+    let full = |locks: u64| {
+        let mut table = table(locks);
+        for n in 0..locks / 10 {
+            let text = format!("acquire gone by=g{n} lease={:x} ttl=60000 req=q", (n + 1) << 32);
+            table.apply(HEADER, &[command(&text)]);
+            table.apply(HEADER, &[command(&format!("release gone {}", table.last_token()))]);
+        }
+        for n in 0..100u64 {
+            let lease = (n + 1) << 48;
+            table.apply(
+                HEADER,
+                &[command(&format!("acquire probe/{n} by=p lease={lease:x} ttl=60000"))],
+            );
+            table.apply(
+                HEADER,
+                &[command(&format!("acquire plain{n} by=zz lease={:x} ttl=60000", lease + 1))],
+            );
+            if n < 20 {
+                let wait = format!("acquire probe/{n} by=w lease={:x} ttl=60000 wait", lease + 2);
+                table.apply(HEADER, &[command(&wait)]);
+            }
+        }
+        table
+    };
+    let (few, many) = (full(1_000), full(100_000));
+    let client = ClientId::parse("p").ok();
+    let filters = [
+        LockFilter { client: client.clone(), ..LockFilter::default() },
+        LockFilter { domain: Some("default".to_owned()), ..LockFilter::default() },
+        LockFilter { domain: Some("probe".to_owned()), ..LockFilter::default() },
+        LockFilter { contended: true, ..LockFilter::default() },
+    ];
+    let locks = |table: &LockTable, filter: &LockFilter| table.locks(filter, 100).items.len();
+    for filter in &filters {
+        assert_eq!(locks(&few, filter), locks(&many, filter), "{filter:?}");
+        let time = |table: &LockTable| best_of(50, |_| assert!(locks(table, filter) >= 20));
+        within_five_times(&format!("{filter:?}"), time(&few), time(&many));
+    }
+    let leases = |table: &LockTable| table.leases(client.as_ref(), None, 1_000).items.len();
+    let time = |table: &LockTable| best_of(50, |_| assert_eq!(leases(table), 100));
+    within_five_times("leases of a client", time(&few), time(&many));
+    let time = |table: &LockTable| {
+        best_of(50, |_| assert_eq!(table.clients(None, None, 50).items.len(), 50))
+    };
+    within_five_times("clients", time(&few), time(&many));
+}
+
+fn within_five_times(what: &str, few: Duration, many: Duration) {
+    println!("{what}: {few:?} among few, {many:?} among many");
+    assert!(many < few * 5, "{what}: {few:?} among few, {many:?} among many");
 }
 
 /// Run it alone, in a process of its own: `cargo test -p leasehold-core bytes_of -- --ignored`.

@@ -334,3 +334,65 @@ fn a_cursor_of_the_other_list_begins_anew_and_a_free_lock_has_no_story() {
     let nothing = table.standing(&name, &Whom { client: Some(client("a")), request: None });
     assert!(nothing.complete && nothing.refusal.is_none() && nothing.full().is_none());
 }
+
+#[test]
+fn the_domain_without_a_name_is_picked_out_from_between_the_others() {
+    let mut table = LockTable::new(Limits::default());
+    let names = [
+        "/",
+        "/a",
+        "a",
+        "a!",
+        "a/",
+        "a/b",
+        "a/b/c",
+        "a0",
+        "a0/b",
+        "b",
+        "default",
+        "default/",
+        "default/x",
+        "default0",
+        "é/ü",
+        "é",
+        "~/~",
+        "~0",
+        "~",
+    ];
+    for (at, name) in names.into_iter().enumerate() {
+        let text = format!("acquire {name} by=a lease={:x} ttl=1000", at + 1);
+        let command = crate::line::parse(&text, 1, table.limits());
+        table.apply(leasehold_core::Header { term: 1, at_ms: 1 }, &[command]);
+    }
+    assert_eq!(table.counts().grants, names.len());
+    for domain in ["default", "a", "a0", "é", "~", "b", "none"] {
+        let name = |text: &&str| ResourceName::parse(text).expect("legal name");
+        let want: BTreeSet<ResourceName> =
+            names.iter().map(name).filter(|name| name.domain() == domain).collect();
+        for limit in 1..4 {
+            let filter = LockFilter { domain: Some(domain.to_owned()), ..LockFilter::default() };
+            let pages =
+                walk(limit, |after| table.locks(&LockFilter { after, ..filter.clone() }, limit));
+            let listed = pages.expect("a list that ends").into_iter().flatten();
+            let listed: Vec<ResourceName> = listed.map(|view| view.resource).collect();
+            assert!(listed.iter().eq(&want), "{domain} by {limit}: {listed:?}");
+        }
+    }
+}
+
+#[test]
+fn a_page_over_very_many_foreign_domains_ends_early_and_the_list_does_not() {
+    let mut table = LockTable::new(Limits::default());
+    for n in 0..3_000u32 {
+        let text = format!("acquire d{n:04}/x by=a lease={:x} ttl=1000", n + 1);
+        let command = crate::line::parse(&text, 1, table.limits());
+        table.apply(leasehold_core::Header { term: 1, at_ms: 1 }, &[command]);
+    }
+    let last = crate::line::parse("acquire last by=a lease=ffff ttl=1000", 1, table.limits());
+    table.apply(leasehold_core::Header { term: 1, at_ms: 1 }, &[last]);
+    let filter = LockFilter { domain: Some("default".to_owned()), ..LockFilter::default() };
+    let pages = walk(10, |after| table.locks(&LockFilter { after, ..filter.clone() }, 10));
+    let pages = pages.expect("a list that ends");
+    assert!((2..100).contains(&pages.len()), "{} pages", pages.len());
+    assert_eq!(pages.iter().flatten().count(), 1);
+}
