@@ -1,5 +1,6 @@
 //! The service as its clients see it: the real binary, real HTTP, one file per story.
 
+mod about;
 mod ages;
 mod batch;
 mod bounds;
@@ -12,11 +13,13 @@ mod edges;
 mod exits;
 mod forgetting;
 mod freeze;
+mod grants;
 mod health;
 mod idempotency;
 mod leases;
 mod line;
 mod lone;
+mod operators;
 mod paused;
 mod reads;
 mod release;
@@ -27,6 +30,7 @@ mod stopping;
 mod storage;
 mod storm;
 mod waiting;
+mod watch;
 mod why;
 
 use leasehold_harness::{Builder, Server};

@@ -12,6 +12,7 @@ mod random;
 mod server;
 mod verbs;
 mod wait;
+mod watcher;
 
 pub use answer::Answer;
 pub use client::{Client, encode};
@@ -22,3 +23,4 @@ pub use serde_json::{Value, json};
 pub use server::{Builder, Refused, Server};
 pub use verbs::{ask, ask_on, with};
 pub use wait::{eventually, within};
+pub use watcher::{Told, Watcher};

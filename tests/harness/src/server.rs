@@ -135,6 +135,15 @@ impl Server {
         self.try_restart().unwrap_or_else(|refused| panic!("it did not restart: {refused:?}"));
     }
 
+    /// Gives a flag another value from the next start on.
+    pub fn set_flag(&mut self, name: &str, value: impl ToString) {
+        let args = &mut self.builder.args;
+        match args.iter().position(|arg| arg == name) {
+            Some(at) => args[at + 1] = value.to_string(),
+            None => args.extend([name.to_owned(), value.to_string()]),
+        }
+    }
+
     /// `restart` for data that it may refuse.
     pub fn try_restart(&mut self) -> Result<(), Refused> {
         assert!(self.process.is_none(), "the server still runs");
