@@ -1,0 +1,1 @@
+//! Random histories of sends, answers, doubts and ends.
