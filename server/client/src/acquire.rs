@@ -1,6 +1,8 @@
 //! Asking for a lock: once, or in line for any length of time.
 
 use crate::answer::Answer;
+use crate::backoff;
+use crate::builder::SPAN_MAX;
 use crate::call::{Call, Repeat};
 use crate::client::Client;
 use crate::clock::BootInstant;
@@ -15,10 +17,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 const TTL: Duration = Duration::from_secs(10);
-const WAIT_MAX: Duration = Duration::from_millis(wire::Acquire::WAIT_MS_MAX);
+/// The longest wait of one request; longer ones are several requests.
+const PART_MAX: Duration = Duration::from_millis(wire::Acquire::WAIT_MS_MAX);
+/// The shortest: without a wait, a request that stands in line already would be answered as if
+/// it had not waited, and its place would be kept.
+const PART_MIN: Duration = Duration::from_millis(1);
 /// How long an acquire that nobody waits for any more is tidied up behind.
 const TIDY_BUDGET: Duration = Duration::from_secs(10);
 
@@ -87,7 +93,7 @@ impl Acquire {
 
     /// How long to stand in line, however long: not at all unless it is said otherwise.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
+        self.wait = wait.min(SPAN_MAX);
         self
     }
 
@@ -153,14 +159,13 @@ impl Acquire {
         let wait_ends = started + self.wait;
         let deadline = wait_ends + self.client.budget;
         let mut tidy = Tidy::new(&self, &request_id)?;
-        loop {
+        for part in 0.. {
             let left = wait_ends.saturating_duration_since(Instant::now());
-            let last = left <= WAIT_MAX;
-            let outcome = self.ask(&request_id, left, last, deadline).await;
-            match outcome {
-                Ok(granted) if is_over(&granted) && Instant::now() < deadline => {
-                    // The answer was on its way for too long; a repeat confirms the grant.
-                }
+            let last = left <= PART_MAX;
+            let asked = Instant::now();
+            match self.ask(&request_id, left, last, deadline).await {
+                // The answer was on its way for too long; a repeat confirms the grant.
+                Ok(granted) if is_over(&granted) && Instant::now() < deadline => {}
                 Ok(granted) => {
                     tidy.armed = is_over(&granted);
                     return if tidy.armed { Err(too_late(request_id)) } else { Ok(granted) };
@@ -171,7 +176,12 @@ impl Acquire {
                     return Err(error);
                 }
             }
+            if asked.elapsed() < PART_MAX / 2 {
+                // Whoever ends a part so early may do so again at once.
+                sleep(backoff::pause(part, None)).await;
+            }
         }
+        Err(too_late(request_id))
     }
 
     /// One request, with as much of the wait as one request may have.
@@ -182,7 +192,7 @@ impl Acquire {
         last: bool,
         deadline: Instant,
     ) -> Result<Answer<Grant<'static>>, Error> {
-        let wait = left.min(WAIT_MAX);
+        let wait = if self.wait.is_zero() { self.wait } else { left.clamp(PART_MIN, PART_MAX) };
         let call = self.call(request_id, wait, !last)?;
         // A part of a longer wait has its own end, and the same slack as the whole.
         let deadline = deadline.min(Instant::now() + wait + self.client.budget);

@@ -5,10 +5,14 @@ use crate::error::Error;
 use crate::servers::Servers;
 use crate::transport::Transport;
 use hyper::header::HeaderValue;
+use std::fmt;
 use std::time::Duration;
 
+/// Nothing is waited for longer: a year, so that sums of times stay far from what a clock can say.
+pub(crate) const SPAN_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Settings of a [`Client`]; start with [`Client::builder`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Builder {
     servers: Vec<String>,
     client_id: Option<String>,
@@ -25,6 +29,8 @@ pub(crate) struct Times {
     pub(crate) attempt: Duration,
     /// One connection to one server.
     pub(crate) connect: Duration,
+    /// A watch without a single byte.
+    pub(crate) silence: Duration,
 }
 
 impl Default for Builder {
@@ -33,8 +39,20 @@ impl Default for Builder {
             budget: Duration::from_secs(15),
             attempt: Duration::from_secs(5),
             connect: Duration::from_secs(2),
+            silence: Duration::from_secs(45),
         };
         Self { servers: Vec::new(), client_id: None, credential: None, times }
+    }
+}
+
+/// Without the credential, which has no place in logs.
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("servers", &self.servers)
+            .field("client_id", &self.client_id)
+            .field("times", &self.times)
+            .finish_non_exhaustive()
     }
 }
 
@@ -73,21 +91,29 @@ impl Builder {
     /// line comes on top.
     #[must_use]
     pub fn budget(mut self, budget: Duration) -> Self {
-        self.times.budget = budget;
+        self.times.budget = budget.min(SPAN_MAX);
         self
     }
 
     /// How long one attempt may take before the call is repeated: 5 s unless it is said otherwise.
     #[must_use]
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
-        self.times.attempt = timeout;
+        self.times.attempt = timeout.min(SPAN_MAX);
         self
     }
 
     /// How long a server may take to accept a connection: 2 s unless it is said otherwise.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.times.connect = timeout;
+        self.times.connect = timeout.min(SPAN_MAX);
+        self
+    }
+
+    /// How long a watch may be silent before its connection counts as cut: 45 s unless it is said
+    /// otherwise. The service says something every 15 s, if only that it is there.
+    #[must_use]
+    pub fn watch_silence(mut self, silence: Duration) -> Self {
+        self.times.silence = silence.min(SPAN_MAX);
         self
     }
 

@@ -259,6 +259,9 @@ impl Client {
 
     async fn attempt(&self, call: &Call, turn: Turn, limit: Duration) -> Result<Done, Failure> {
         let (limit, told) = call.times(self.inner.times.attempt, limit);
+        if limit.is_zero() {
+            return Err(Failure::NotSent("no time was left".to_owned()));
+        }
         let request = call.request(self.inner.servers.base(turn), told)?;
         // Before the first byte, and before any connection: too early is safe, too late is not.
         let sent = BootInstant::now();

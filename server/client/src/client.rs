@@ -1,6 +1,6 @@
 //! The handle, and what all its calls share.
 
-use crate::builder::{Builder, Times};
+use crate::builder::{Builder, SPAN_MAX, Times};
 use crate::error::Error;
 use crate::servers::Servers;
 use crate::transport::Transport;
@@ -77,7 +77,7 @@ impl Client {
     /// The same client, whose calls may take this long with all their repeats.
     #[must_use]
     pub fn with_budget(&self, budget: Duration) -> Self {
-        Self { inner: Arc::clone(&self.inner), budget }
+        Self { inner: Arc::clone(&self.inner), budget: budget.min(SPAN_MAX) }
     }
 
     /// The label under which the service knows this client.

@@ -43,12 +43,11 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    /// The blocks that `bytes` completes: those with data, and those that move the id on.
+    /// Adds the blocks that `bytes` completes: those with data, and those that move the id on.
     ///
     /// # Errors
     /// [`Broken`] if the stream exceeds a bound; nothing after it can be trusted.
-    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<Vec<Block>, Broken> {
-        let mut blocks = Vec::new();
+    pub(crate) fn read(&mut self, bytes: &[u8], blocks: &mut Vec<Block>) -> Result<(), Broken> {
         for byte in bytes {
             let after_cr = mem::replace(&mut self.after_cr, *byte == b'\r');
             match byte {
@@ -58,7 +57,7 @@ impl Parser {
                 other => self.line.push(*other),
             }
         }
-        Ok(blocks)
+        Ok(())
     }
 
     fn line_ends(&mut self) -> Result<Option<Block>, Broken> {

@@ -17,6 +17,10 @@ const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Shorter than servers keep idle connections, so that few requests meet one that just closed.
 const IDLE_MAX: Duration = Duration::from_secs(20);
 
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
+
 /// Connections to all servers. A TLS connector would stand in place of [`HttpConnector`].
 pub(crate) struct Transport {
     pool: Pool<HttpConnector, Full<Bytes>>,
@@ -45,6 +49,11 @@ impl Transport {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(connect));
         connector.set_nodelay(true);
+        // A request that stands in line is silent for a minute; whether its server is still there
+        // only the kernel can ask.
+        connector.set_keepalive(Some(PROBE_AFTER));
+        connector.set_keepalive_interval(Some(PROBE_EVERY));
+        connector.set_keepalive_retries(Some(PROBES));
         let pool = Pool::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_MAX)

@@ -22,8 +22,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// The service writes at least a comment every 15 s.
-const SILENCE_MAX: Duration = Duration::from_secs(45);
+/// Whatever a server asks for: somebody wants to hear of events.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// What is watched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -113,25 +113,16 @@ impl Stream for Watch {
 
 impl Watch {
     pub(crate) fn new(client: &Client, filter: WatchFilter, from: Option<String>) -> Self {
-        Self::with_silence(client, filter, from, SILENCE_MAX)
-    }
-
-    pub(crate) fn with_silence(
-        client: &Client,
-        filter: WatchFilter,
-        from: Option<String>,
-        silence_max: Duration,
-    ) -> Self {
         let reader = Reader {
             client: client.clone(),
             filter,
             position: from,
             link: None,
             ready: VecDeque::new(),
+            broken: None,
             failures: 0,
             connected: false,
             begun: Instant::now(),
-            silence_max,
         };
         let items = stream::unfold(Some(reader), |reader| async {
             let mut reader = reader?;
@@ -157,12 +148,13 @@ struct Reader {
     position: Option<String>,
     link: Option<Link>,
     ready: VecDeque<WatchItem>,
+    /// What ends the watch once everything that is ready was told.
+    broken: Option<Error>,
     /// Connections in a row that brought nothing.
     failures: u32,
     /// Some connection was made.
     connected: bool,
     begun: Instant,
-    silence_max: Duration,
 }
 
 struct Link {
@@ -176,12 +168,15 @@ impl Reader {
             if let Some(item) = self.ready.pop_front() {
                 return Ok(item);
             }
+            if let Some(error) = self.broken.take() {
+                return Err(error);
+            }
             let Some(link) = &mut self.link else {
                 self.connect().await?;
                 continue;
             };
-            match piece(link, self.silence_max).await {
-                Ok(bytes) => self.take(&bytes)?,
+            match piece(link, self.client.inner.times.silence).await {
+                Ok(bytes) => self.broken = self.take(&bytes).err(),
                 Err(why) => self.cut(&why),
             }
         }
@@ -214,7 +209,7 @@ impl Reader {
             return Err(failure.of_reading());
         }
         if let Some(pause) = failure.retry_after() {
-            sleep(pause).await;
+            sleep(pause.min(PAUSE_MAX)).await;
         }
         Ok(())
     }
@@ -260,12 +255,13 @@ impl Reader {
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let Some(link) = &mut self.link else { return Ok(()) };
-        let blocks = link.parser.read(bytes).map_err(Error::transport)?;
+        let mut blocks = Vec::new();
+        let read = link.parser.read(bytes, &mut blocks);
         for block in blocks {
             self.failures = 0;
             self.block(block)?;
         }
-        Ok(())
+        read.map_err(Error::transport)
     }
 
     fn block(&mut self, block: Block) -> Result<(), Error> {
@@ -289,6 +285,9 @@ impl Reader {
 
     /// Whether this is later than everything that was told.
     fn move_on(&mut self, revision: &str) -> bool {
+        if revision.is_empty() {
+            return false;
+        }
         let later = match &self.position {
             Some(position) => is_later(revision, position),
             None => true,
