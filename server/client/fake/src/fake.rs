@@ -71,7 +71,12 @@ pub enum Reply {
     /// What the future says, when it says it.
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
     /// A stream of events: its head, and every piece as it comes, until the channel closes.
-    Stream(mpsc::UnboundedReceiver<Vec<u8>>),
+    Stream {
+        /// Beside the type.
+        headers: Vec<(&'static str, String)>,
+        /// Sent as they come.
+        pieces: mpsc::UnboundedReceiver<Vec<u8>>,
+    },
 }
 
 impl fmt::Debug for Reply {
@@ -103,10 +108,45 @@ impl Reply {
     /// The same answer with one more header.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        if let Self::Answer { headers, .. } = &mut self {
+        if let Self::Answer { headers, .. } | Self::Stream { headers, .. } = &mut self {
             headers.push((name, value.into()));
         }
         self
+    }
+
+    /// A stream of events.
+    #[must_use]
+    pub fn stream(pieces: mpsc::UnboundedReceiver<Vec<u8>>) -> Self {
+        Self::Stream { headers: Vec::new(), pieces }
+    }
+
+    /// A grant of what was asked for, valid for this long.
+    #[must_use]
+    pub fn grant(received: &Received, token: u64, valid_for_ms: u64) -> Self {
+        let asked = received.json();
+        let text = |name: &str| asked[name].as_str().unwrap_or_default().to_owned();
+        let grant = leasehold_wire::Grant {
+            resource: text("resource").into(),
+            token,
+            lease_id: leasehold_wire::HexId(token.into()),
+            client_id: text("client_id").into(),
+            mode: leasehold_wire::Mode::Exclusive,
+            ttl_ms: asked["ttl_ms"].as_u64().unwrap_or(valid_for_ms),
+            expires_in_ms: valid_for_ms,
+            valid_for_ms,
+            granted_at: leasehold_wire::Time(0),
+            waited_ms: 0,
+            policies: Vec::new(),
+        };
+        Self::json(200, &grant)
+    }
+
+    /// A renewal, valid for this long.
+    #[must_use]
+    pub fn renewed(valid_for_ms: u64) -> Self {
+        let ended_grants = Vec::new();
+        let expires_in_ms = valid_for_ms;
+        Self::json(200, &leasehold_wire::Renewed { expires_in_ms, valid_for_ms, ended_grants })
     }
 
     /// What [`Reply::Answer`] looks like on the wire, for cutting it.
@@ -234,8 +274,8 @@ async fn send(stream: &mut TcpStream, mut reply: Reply) -> io::Result<bool> {
                 return Ok(false);
             }
             Reply::Later(later) => reply = later.await,
-            Reply::Stream(pieces) => {
-                stream_out(stream, pieces).await?;
+            Reply::Stream { headers, pieces } => {
+                stream_out(stream, headers, pieces).await?;
                 return Ok(false);
             }
         }
@@ -244,9 +284,15 @@ async fn send(stream: &mut TcpStream, mut reply: Reply) -> io::Result<bool> {
 
 async fn stream_out(
     stream: &mut TcpStream,
+    headers: Vec<(&'static str, String)>,
     mut pieces: mpsc::UnboundedReceiver<Vec<u8>>,
 ) -> io::Result<()> {
-    let head = "HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+    let mut head =
+        "HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n".to_owned();
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
     stream.write_all(head.as_bytes()).await?;
     while let Some(piece) = pieces.recv().await {
         stream.write_all(&piece).await?;

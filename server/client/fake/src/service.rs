@@ -200,7 +200,7 @@ impl Table {
             let _ = sender.send(block(event));
         }
         self.watchers.push(sender);
-        Reply::Stream(pieces)
+        Reply::stream(pieces)
     }
 
     fn happened(&mut self, event: EventKind, grant: &Grant<'static>) {
