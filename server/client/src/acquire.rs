@@ -155,22 +155,23 @@ impl Acquire {
             Some(id) => id.clone(),
             None => new_request_id()?,
         };
-        let started = Instant::now();
-        let wait_ends = started + self.wait;
+        let wait_ends = Instant::now() + self.wait;
         let deadline = wait_ends + self.client.budget;
         let mut tidy = Tidy::new(&self, &request_id)?;
+        let mut late = false;
         for part in 0.. {
-            let left = wait_ends.saturating_duration_since(Instant::now());
-            let last = left <= PART_MAX;
             let asked = Instant::now();
+            let left = wait_ends.saturating_duration_since(asked);
+            let last = left <= PART_MAX;
             match self.ask(&request_id, left, last, deadline).await {
-                // The answer was on its way for too long; a repeat confirms the grant.
-                Ok(granted) if is_over(&granted) && Instant::now() < deadline => {}
-                Ok(granted) => {
-                    tidy.armed = is_over(&granted);
-                    return if tidy.armed { Err(too_late(request_id)) } else { Ok(granted) };
+                Ok(granted) if !is_over(&granted) => {
+                    tidy.armed = false;
+                    return Ok(granted);
                 }
+                // The answer was on its way for too long; a repeat confirms the grant.
+                Ok(_) => late = true,
                 Err(Error::WaitTimeout(_)) if !last => {}
+                Err(Error::Unavailable { .. }) if late => break,
                 Err(error) => {
                     tidy.armed = self.leaves_something(&error);
                     return Err(error);
