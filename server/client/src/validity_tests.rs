@@ -64,6 +64,7 @@ proptest! {
             let state = validity.state(at(now));
             prop_assert_eq!(state == State::Lost, over, "at {} of {}", now, end);
             prop_assert_eq!(validity.lost(at(now)).is_some(), over);
+            prop_assert_eq!(validity.until(), at(end));
             let left = if over { 0 } else { end - now };
             prop_assert_eq!(validity.remaining(at(now)), ms(left));
             if over {

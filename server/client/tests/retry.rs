@@ -2,10 +2,9 @@
 
 use leasehold_client::wire::{Code, Health, HexId, LeaseOpened, Lock, LockState, Problem};
 use leasehold_client::{Client, Error};
-use leasehold_client_fake::{Fake, Received, Reply};
+use leasehold_client_fake::{Closed, Fake, Received, Reply};
 use std::collections::VecDeque;
 use std::time::Duration;
-use tokio::net::TcpListener;
 
 /// Answers in this order, and with a grant afterwards.
 async fn scripted(replies: impl IntoIterator<Item = Reply>) -> Fake {
@@ -162,16 +161,12 @@ async fn an_outcome_that_stays_unknown_is_told_with_the_id_to_repeat() {
     assert_eq!(request_id.as_deref(), Some("mine"));
 }
 
-/// A port on which nobody listens any more.
-async fn closed() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    format!("http://{}", listener.local_addr().expect("an address"))
-}
-
 #[tokio::test]
 async fn the_next_server_serves_when_this_one_is_gone_and_is_asked_first_from_then_on() {
     let fake = scripted([]).await;
-    let client = Client::builder().server(closed().await).server(fake.url());
+    let closed = Closed::new().expect("a port");
+    let gone = closed.url().expect("an address");
+    let client = Client::builder().server(gone).server(fake.url());
     let client = client.build().expect("legal settings");
     client.acquire("r").grant().await.expect("a grant");
     client.acquire("r").grant().await.expect("a grant");
@@ -205,8 +200,10 @@ async fn a_server_that_says_nothing_does_not_use_up_the_budget() {
 
 #[tokio::test]
 async fn nobody_there_is_unavailable() {
-    let client =
-        Client::new(closed().await).expect("a URL").with_budget(Duration::from_millis(150));
+    let closed = Closed::new().expect("a port");
+    let client = Client::new(closed.url().expect("an address"))
+        .expect("a URL")
+        .with_budget(Duration::from_millis(150));
     let error = client.acquire("r").grant().await.expect_err("nobody there");
     assert!(matches!(error, Error::Unavailable { problem: None, .. }), "{error:?}");
 }

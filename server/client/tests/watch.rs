@@ -2,10 +2,9 @@
 
 use leasehold_client::wire::{Code, Event, EventKind, Gap, Time};
 use leasehold_client::{Client, Error, Watch, WatchFilter, WatchItem};
-use leasehold_client_fake::{Fake, Received, Reply};
+use leasehold_client_fake::{Closed, Fake, Received, Reply};
 use std::fmt::Write as _;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 /// More than a stream of the tests has; the last one tells that it is through.
@@ -223,9 +222,8 @@ async fn a_refusal_ends_the_watch() {
 
 #[tokio::test]
 async fn nobody_there_at_the_start_ends_the_watch() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    drop(listener);
+    let closed = Closed::new().expect("a port");
+    let url = closed.url().expect("an address");
     let client = Client::new(url).expect("a URL").with_budget(Duration::from_millis(100));
     let mut watch = client.watch(WatchFilter::All, None);
     let error = watch.next().await.expect("an error first").expect_err("nobody there");

@@ -5,13 +5,18 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+/// So long that only what never comes exhausts it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One request as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,16 +226,47 @@ impl Fake {
     }
 
     /// Waits until `enough` says that enough came, and tells what did.
+    ///
+    /// # Panics
+    /// When it never does.
     pub async fn until(&self, enough: impl Fn(&[Received]) -> bool) -> Vec<Received> {
         let mut received = self.shared.received.subscribe();
-        let seen = received.wait_for(|received| enough(received)).await;
-        seen.map(|received| received.clone()).unwrap_or_default()
+        match timeout(PATIENCE, received.wait_for(|received| enough(received))).await {
+            Ok(seen) => seen.map(|received| received.clone()).unwrap_or_default(),
+            Err(_) => panic!("not enough came: {:#?}", self.received()),
+        }
     }
 }
 
 impl Drop for Fake {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// A port on which nobody listens, and nobody else can until this is dropped.
+#[derive(Debug)]
+pub struct Closed {
+    socket: TcpSocket,
+}
+
+impl Closed {
+    /// Takes a port.
+    ///
+    /// # Errors
+    /// When none can be had.
+    pub fn new() -> io::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        Ok(Self { socket })
+    }
+
+    /// Where nobody listens.
+    ///
+    /// # Errors
+    /// When the system does not tell the port.
+    pub fn url(&self) -> io::Result<String> {
+        Ok(format!("http://{}", self.socket.local_addr()?))
     }
 }
 

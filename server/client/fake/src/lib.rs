@@ -9,5 +9,5 @@
 mod fake;
 mod service;
 
-pub use fake::{Fake, Received, Reply};
+pub use fake::{Closed, Fake, Received, Reply};
 pub use service::Service;
