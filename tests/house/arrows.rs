@@ -30,6 +30,7 @@ const OURS: &[(&str, &[&str])] = &[
         ],
     ),
     ("server/client", &["leasehold-wire"]),
+    ("server/client/fake", &["leasehold-wire"]),
     ("server/cli", &["leasehold-client", "leasehold-wire"]),
     ("web", &["leasehold-wire"]),
     ("plugins/host", &["leasehold-core"]),

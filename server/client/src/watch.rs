@@ -1,0 +1,326 @@
+//! Everything that happens, in order and once, over any number of connections.
+
+use crate::backoff;
+use crate::call::{self, Failure};
+use crate::client::Client;
+use crate::encode::with_query;
+use crate::error::Error;
+use crate::sse::{Block, Parser};
+use crate::transport::{Cut, Whole, whole};
+use crate::wire::{Event, Gap};
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream, StreamExt as _};
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, HeaderValue};
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Whatever a server asks for: somebody wants to hear of events.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// What is watched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum WatchFilter {
+    /// Everything.
+    #[default]
+    All,
+    /// One resource.
+    Resource(String),
+    /// The resources whose names start with this.
+    Prefix(String),
+    /// The resources of one domain, and its settings.
+    Domain(String),
+}
+
+/// What a watch yields.
+#[allow(clippy::large_enum_variant, reason = "nearly all of them are events")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchItem {
+    /// A change.
+    Event(Event<'static>),
+    /// Changes that cannot be told any more: read the present state anew. The watch goes on
+    /// after them.
+    Gap(Gap<'static>),
+}
+
+impl WatchItem {
+    /// The revision to watch from to get what follows this.
+    #[must_use]
+    pub fn revision(&self) -> &str {
+        match self {
+            Self::Event(event) => &event.revision,
+            Self::Gap(gap) => &gap.to,
+        }
+    }
+}
+
+/// A stream of what happens. It reconnects by itself, for as long as it takes, and goes on where
+/// it was cut: every event comes once and in order, and what cannot be told comes as a
+/// [`WatchItem::Gap`].
+///
+/// It ends after the first error: when the service refuses it, or when no server could be reached
+/// within the client's budget at the very start.
+///
+/// To list and then watch without a hole, watch from the revision of the list:
+///
+/// ```
+/// # use leasehold_client::{Client, WatchFilter, WatchItem, wire::EventKind};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = leasehold_client_fake::Service::start().await?;
+/// # let client = Client::new(server.url())?;
+/// let lock = client.lock("builds/main").await?;
+/// let filter = WatchFilter::Resource("builds/main".into());
+/// let mut watch = client.watch(filter, lock.revision.clone());
+///
+/// let guard = client.acquire("builds/main").await?;
+/// match watch.next().await {
+///     Some(Ok(WatchItem::Event(event))) => {
+///         assert_eq!(event.event, EventKind::Granted);
+///         assert_eq!(event.token, Some(guard.token()));
+///     }
+///     Some(Ok(WatchItem::Gap(gap))) => println!("read anew: nothing is told up to {}", gap.to),
+///     Some(Err(error)) => return Err(error.into()),
+///     None => println!("refused before"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Watch {
+    items: BoxStream<'static, Result<WatchItem, Error>>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+impl Stream for Watch {
+    type Item = Result<WatchItem, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.items.poll_next_unpin(context)
+    }
+}
+
+impl Watch {
+    pub(crate) fn new(client: &Client, filter: WatchFilter, from: Option<String>) -> Self {
+        let reader = Reader {
+            client: client.clone(),
+            filter,
+            position: from,
+            link: None,
+            ready: VecDeque::new(),
+            broken: None,
+            failures: 0,
+            connected: false,
+            begun: Instant::now(),
+        };
+        let items = stream::unfold(Some(reader), |reader| async {
+            let mut reader = reader?;
+            match reader.next().await {
+                Ok(item) => Some((Ok(item), Some(reader))),
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        Self { items: items.boxed() }
+    }
+
+    /// What happens next; `None` after an error. Nothing is missed if the future is dropped.
+    pub async fn next(&mut self) -> Option<Result<WatchItem, Error>> {
+        self.items.next().await
+    }
+}
+
+/// The watch between two items.
+struct Reader {
+    client: Client,
+    filter: WatchFilter,
+    /// Everything up to here was told.
+    position: Option<String>,
+    link: Option<Link>,
+    ready: VecDeque<WatchItem>,
+    /// What ends the watch once everything that is ready was told.
+    broken: Option<Error>,
+    /// Connections in a row that brought nothing.
+    failures: u32,
+    /// Some connection was made.
+    connected: bool,
+    begun: Instant,
+}
+
+struct Link {
+    body: Incoming,
+    parser: Parser,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<WatchItem, Error> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Ok(item);
+            }
+            if let Some(error) = self.broken.take() {
+                return Err(error);
+            }
+            let Some(link) = &mut self.link else {
+                self.connect().await?;
+                continue;
+            };
+            match piece(link, self.client.inner.times.silence).await {
+                Ok(bytes) => self.broken = self.take(&bytes).err(),
+                Err(why) => self.cut(&why),
+            }
+        }
+    }
+
+    fn cut(&mut self, why: &str) {
+        tracing::debug!(why, position = ?self.position, "a watch was cut and reconnects");
+        self.link = None;
+        self.failures += 1;
+    }
+
+    /// One connection, or a pause before the next try.
+    async fn connect(&mut self) -> Result<(), Error> {
+        let servers = &self.client.inner.servers;
+        let turn = servers.turn();
+        if self.failures > 0 {
+            sleep(backoff::pause(self.failures - 1, None)).await;
+        }
+        let attempt = self.client.inner.times.attempt;
+        let request = self.request(servers.base(turn))?;
+        let failure = match timeout(attempt, self.open(request)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(failure)) => failure,
+            Err(_) => Failure::Unanswered(format!("no answer within {attempt:?}")),
+        };
+        self.failures += 1;
+        self.client.inner.servers.move_on(turn);
+        let too_late = !self.connected && self.begun.elapsed() >= self.client.budget;
+        if !failure.may_pass() || too_late {
+            return Err(failure.of_reading());
+        }
+        if let Some(pause) = failure.retry_after() {
+            sleep(pause.min(PAUSE_MAX)).await;
+        }
+        Ok(())
+    }
+
+    fn request(&self, base: &str) -> Result<Request<Full<Bytes>>, Error> {
+        let filter = match &self.filter {
+            WatchFilter::All => None,
+            WatchFilter::Resource(name) => Some(("resource", name.as_str())),
+            WatchFilter::Prefix(prefix) => Some(("prefix", prefix.as_str())),
+            WatchFilter::Domain(domain) => Some(("domain", domain.as_str())),
+        };
+        let from = self.position.as_deref().map(|position| ("from", position));
+        let target = with_query("/v1/watch", filter.into_iter().chain(from));
+        let mut request = Request::new(Full::default());
+        *request.uri_mut() = format!("{base}{target}").parse().map_err(Error::transport)?;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        Ok(request)
+    }
+
+    async fn open(&mut self, request: Request<Full<Bytes>>) -> Result<(), Failure> {
+        let opened = self.client.inner.transport.open(request).await;
+        let answer = opened.map_err(|cut| match cut {
+            Cut::NotSent(detail) => Failure::NotSent(detail),
+            Cut::Sent(detail) => Failure::Unanswered(detail),
+        })?;
+        let (head, body) = answer.into_parts();
+        if !head.status.is_success() {
+            let body = whole(body).await.map_err(Failure::Unanswered)?;
+            return Err(call::refusal(&Whole { status: head.status, headers: head.headers, body }));
+        }
+        let text = |name| head.headers.get(name)?.to_str().ok();
+        if !text("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
+            return Err(Failure::Nonsense("the answer is no stream of events".to_owned()));
+        }
+        // Where "now" was, so that a cut before the first event leaves no hole.
+        if self.position.is_none() {
+            self.position = text("leasehold-revision").map(str::to_owned);
+        }
+        self.link = Some(Link { body, parser: Parser::default() });
+        self.connected = true;
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let mut blocks = Vec::new();
+        let read = link.parser.read(bytes, &mut blocks);
+        for block in blocks {
+            self.failures = 0;
+            self.block(block)?;
+        }
+        read.map_err(Error::transport)
+    }
+
+    fn block(&mut self, block: Block) -> Result<(), Error> {
+        let Some(data) = &block.data else {
+            self.move_on(&block.id);
+            return Ok(());
+        };
+        let item = if block.event == Gap::EVENT {
+            serde_json::from_str(data).map(WatchItem::Gap)
+        } else {
+            serde_json::from_str(data).map(WatchItem::Event)
+        };
+        let item = item.map_err(|error| {
+            Error::transport(format!("an event is not of the expected shape: {error}"))
+        })?;
+        if self.move_on(item.revision()) {
+            self.ready.push_back(item);
+        }
+        Ok(())
+    }
+
+    /// Whether this is later than everything that was told.
+    fn move_on(&mut self, revision: &str) -> bool {
+        if revision.is_empty() {
+            return false;
+        }
+        let later = match &self.position {
+            Some(position) => is_later(revision, position),
+            None => true,
+        };
+        if later {
+            self.position = Some(revision.to_owned());
+        }
+        later
+    }
+}
+
+/// Revisions are decimal numbers of any length.
+fn is_later(revision: &str, position: &str) -> bool {
+    let number = |text: &str| {
+        let digits = text.trim_start_matches('0');
+        (digits.len(), digits.to_owned())
+    };
+    number(revision) > number(position)
+}
+
+/// The next bytes of a connection.
+async fn piece(link: &mut Link, silence_max: Duration) -> Result<Bytes, String> {
+    loop {
+        let frame = timeout(silence_max, link.body.frame()).await;
+        let frame = frame.map_err(|_| format!("nothing came for {silence_max:?}"))?;
+        match frame {
+            Some(Ok(frame)) => {
+                if let Ok(bytes) = frame.into_data() {
+                    return Ok(bytes);
+                }
+            }
+            Some(Err(error)) => return Err(error.to_string()),
+            None => return Err("the server ended the stream".to_owned()),
+        }
+    }
+}
