@@ -4,8 +4,9 @@
 
 Two things are done. A public generator makes a Python client from the document, and the client
 drives the service. Then schemathesis makes cases for each operation, valid ones and ones that are
-wrong in a known way, and compares every answer with the document. Operations are dealt out to as
-many processes as there are cores, each with a service of its own; threads would share one core.
+wrong in a known way, and compares every answer with the document. Operations are dealt out to two
+processes a core, each with a service of its own: threads would share one core, and every other
+moment is spent waiting for a disk.
 """
 
 import argparse
@@ -103,7 +104,7 @@ def fuzz(options, ids):
 def schemathesis(options):
     print(f"seed {options.seed}, {options.cases} cases an operation", flush=True)
     with service.running(options.binary) as url:
-        hands = deal(document(url), max(2, os.cpu_count() or 1))
+        hands = deal(document(url), 2 * (os.cpu_count() or 1))
     with (
         tempfile.TemporaryDirectory() as options.scratch,
         concurrent.futures.ThreadPoolExecutor(len(hands)) as pool,
