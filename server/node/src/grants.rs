@@ -249,7 +249,7 @@ fn live(
             (slice.items, slice.next.map(Place::Of))
         }
         (_, None, None) => {
-            let slice = table.newest_grants(place.and_then(Place::token), limit, wanted);
+            let slice = table.newest_grants(place.and_then(Place::token), filter.at_ms, limit);
             (slice.items, slice.next.map(Place::Live))
         }
     }

@@ -43,6 +43,7 @@ struct Known {
     leases_cursor: String,
     lease: String,
     token: u64,
+    granted_at: String,
 }
 
 /// Times all reads on both nodes, prints the ratios, and gives the largest.
@@ -118,6 +119,16 @@ fn asks(known: &Known) -> Vec<(&'static str, Ask)> {
         ("clients, one label", get("clients?client_id=probe")),
         ("why, holds", get("lock/why?resource=probe/lock-050&client_id=probe")),
         ("why, waits", get("lock/why?resource=probe/lock-007&client_id=waiter")),
+        ("grants", get("grants")),
+        ("grants, resource", get("grants?resource=probe/lock-050")),
+        ("grants, client", get("grants?client_id=probe")),
+        ("grants, token", get(&format!("grants?token={}", known.token))),
+        ("grants, valid then", get(&format!("grants?at={}", encode(&known.granted_at)))),
+        ("grants, valid long ago", get("grants?at=2020-01-01T00:00:00Z")),
+        ("audit", get("audit")),
+        ("domains", get("domains")),
+        ("stats", get("stats")),
+        ("attention", get("attention")),
         ("fence check", Ask::Post("/v1/fence/check", check.to_string())),
     ]
 }
@@ -156,7 +167,9 @@ impl Node {
                 let token = grant["token"].as_u64().context("a grant has a token")?;
                 let lease = grant["lease_id"].as_str().context("a grant has a lease")?.to_owned();
                 let (locks_cursor, leases_cursor) = (String::new(), String::new());
-                let of_probe = Known { locks_cursor, leases_cursor, lease, token };
+                let granted_at = grant["granted_at"].as_str().context("a grant has a time")?;
+                let granted_at = granted_at.to_owned();
+                let of_probe = Known { locks_cursor, leases_cursor, lease, token, granted_at };
                 // The one that the check and the lookup of a lease ask about.
                 known = if resource == probe(50) { Some(of_probe) } else { known };
             }
