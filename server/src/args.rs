@@ -7,9 +7,9 @@ use std::path::PathBuf;
 /// Exit codes, after `sysexits.h` where it has one.
 pub mod exit {
     /// Wrong use of the command line or wrong settings.
-    pub const USAGE: u8 = 64;
+    pub const USAGE: u8 = leasehold_cli::exit::USAGE;
     /// The service could not start, or stopped by itself.
-    pub const FAILED: u8 = 70;
+    pub const FAILED: u8 = leasehold_cli::exit::FAILED;
     /// The disk failed a sync; nothing after it was acknowledged.
     pub const DISK: u8 = 74;
 }
@@ -25,16 +25,33 @@ LEASEHOLD_LOG chooses what is logged to standard error, e.g. `warn,leasehold=inf
 
 Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed.";
 
+/// The version, and the commit where the build was told of one.
+fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match option_env!("BUILD_COMMIT") {
+        Some(commit) => format!("{version} (commit {commit})"),
+        None => version.to_owned(),
+    }
+}
+
+/// The same, and what it can read: what an operator compares before an upgrade or a way back.
+fn long_version() -> String {
+    let format = leasehold_node::DATA_FORMAT;
+    format!("{}\nreads data format {format}, speaks HTTP API v1", version())
+}
+
 /// The whole command line.
 #[must_use]
 pub fn command() -> Command {
     Command::new("leasehold")
         .about("A distributed lock service with fencing tokens")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(version())
+        .long_version(long_version())
         .propagate_version(true)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve())
+        .subcommands(leasehold_cli::commands())
 }
 
 fn serve() -> Command {

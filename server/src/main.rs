@@ -18,7 +18,8 @@ fn main() -> ExitCode {
     };
     match matches.subcommand() {
         Some(("serve", given)) => serve::main(given),
+        Some((name, given)) => leasehold_cli::main(name, given, args::command()),
         // Without a subcommand the help is printed by the parser itself.
-        _ => ExitCode::from(args::exit::USAGE),
+        None => ExitCode::from(args::exit::USAGE),
     }
 }

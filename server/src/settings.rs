@@ -31,6 +31,10 @@ impl Key {
     pub fn flag(&self) -> String {
         self.name.replace('_', "-")
     }
+
+    fn is_number(&self) -> bool {
+        matches!(self.value, "N" | "MS" | "BYTES")
+    }
 }
 
 const fn key(
@@ -244,7 +248,11 @@ impl Raw {
     pub fn print(&self) -> String {
         let lines = KEYS.iter().map(|key| {
             let (value, origin) = &self.values[key.name];
-            format!("{} = {value:?}  # {origin}\n", key.name)
+            let number = value.parse::<i64>().ok().filter(|_| key.is_number());
+            let value = number.map_or_else(|| toml::Value::from(&**value), toml::Value::from);
+            // A path may hold anything, and a line of a comment ends where the line does.
+            let origin = origin.to_string().replace(char::is_control, "?");
+            format!("{} = {value}  # {origin}\n", key.name)
         });
         lines.collect()
     }

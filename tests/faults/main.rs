@@ -1,6 +1,8 @@
 //! What happens to promises when the process dies or its files are harmed.
 
 mod damage;
+mod exec;
+mod exec_job;
 mod kill;
 
 use leasehold_harness::Server;

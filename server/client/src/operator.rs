@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::encode::with_query;
 use crate::error::Error;
 use crate::pages::Pages;
-use crate::wire::{Domain, ForceRelease, ForceReleased, SetDomain};
+use crate::wire::{Domain, DomainReset, ForceRelease, ForceReleased, SetDomain};
 use hyper::Method;
 
 impl Client {
@@ -49,6 +49,38 @@ impl Client {
         let target = with_query("/v1/domains", [("domain", domain)]);
         let call = Call::new(Method::PUT, target, Repeat::Freely)
             .json(settings)?
+            .header("if-match", &format!("\"{version}\""))?;
+        self.run(call).await
+    }
+
+    /// Sets the first settings of a domain that has none.
+    ///
+    /// # Errors
+    /// [`Error::Problem`] with `precondition_failed` if it has some by now, also if that was an
+    /// earlier attempt of this very call whose answer was lost.
+    pub async fn create_domain(
+        &self,
+        domain: &str,
+        settings: &SetDomain,
+    ) -> Result<Answer<Domain<'static>>, Error> {
+        let target = with_query("/v1/domains", [("domain", domain)]);
+        let call = Call::new(Method::PUT, target, Repeat::Freely)
+            .json(settings)?
+            .header("if-none-match", "*")?;
+        self.run(call).await
+    }
+
+    /// Drops all settings of a domain, if its version still is `version`.
+    ///
+    /// # Errors
+    /// As of [`Client::set_domain`].
+    pub async fn reset_domain(
+        &self,
+        domain: &str,
+        version: &str,
+    ) -> Result<Answer<DomainReset<'static>>, Error> {
+        let target = with_query("/v1/domains", [("domain", domain)]);
+        let call = Call::new(Method::DELETE, target, Repeat::Freely)
             .header("if-match", &format!("\"{version}\""))?;
         self.run(call).await
     }

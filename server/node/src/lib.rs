@@ -64,7 +64,7 @@ pub use grants::{GrantSeen, GrantsFilter, NoGrant, is_grants_cursor};
 pub use lists::{ClientsFilter, LeasesFilter, LockState, LockSummary, LocksFilter};
 pub use metrics::Metrics;
 pub use node::{Node, StartError};
-pub use open::OpenError;
+pub use open::{DATA_FORMAT, OpenError};
 pub use propose::QueueSettings;
 pub use stats::{Stats, Usage};
 pub use watch::{Watch, WatchFilter, Watched};

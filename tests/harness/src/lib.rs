@@ -8,6 +8,7 @@ mod answer;
 mod client;
 mod disk;
 mod history;
+pub mod process;
 mod random;
 mod server;
 mod verbs;

@@ -12,7 +12,7 @@ const FORMAT: &str = "format";
 const UNFINISHED: &str = ".new";
 
 /// Raised when an older binary could not use what a newer one writes.
-const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 1;
 const FORMAT_PREFIX: &str = "leasehold data format ";
 
 /// Makes the tables of a new file.

@@ -24,6 +24,7 @@ pub(crate) mod support;
 mod tests;
 
 pub(crate) use directory::DirHold;
+pub use directory::FORMAT_VERSION as DATA_FORMAT;
 
 use crate::codec::SlotHead;
 use crate::fatal::{Fatal, StorageFault};

@@ -1,0 +1,149 @@
+//! The commands of the binary that are clients of the service.
+//!
+//! | file | does |
+//! | --- | --- |
+//! | [`exec`] | runs a command while holding a lock |
+//! | `acquire`, `renew`, `release`, `force_release` | one grant |
+//! | `lock`, `locks`, `why`, `grants`, `watch`, `clients` | what there is, was and happens |
+//! | `leases`, `domains` | their own small sets of commands |
+//! | `stats`, `attention`, `config`, `audit` | the service about itself |
+//! | `completions` | for shells |
+//! | `args`, `service`, `duration` | what several commands take |
+//! | `output`, `table`, `when` | answers, for people and for programs |
+//! | `failure`, [`exit`] | what goes wrong, and the exit codes |
+//!
+//! What must stay true: standard output holds the answer and nothing else, standard error
+//! everything else; an error starts with the `code` of the service; a code has one exit code.
+
+mod acquire;
+mod args;
+mod attention;
+mod audit;
+mod clients;
+mod completions;
+mod config;
+mod domains;
+pub mod duration;
+pub mod exec;
+pub mod exit;
+mod failure;
+mod force_release;
+mod grants;
+mod leases;
+mod lock;
+mod locks;
+mod output;
+mod pages;
+mod release;
+mod renew;
+mod service;
+mod stats;
+mod table;
+mod watch;
+mod when;
+mod why;
+
+use clap::{ArgMatches, Command};
+use failure::Failure;
+use output::Output;
+use service::Service;
+use std::future::Future;
+use std::io::Write as _;
+use std::pin::Pin;
+use std::process::ExitCode;
+
+type Done<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
+
+/// One command: its line, and what it does with what was given.
+struct Verb {
+    command: fn() -> Command,
+    run: for<'a> fn(&'a ArgMatches, &'a Service) -> Done<'a>,
+}
+
+macro_rules! verbs {
+    ($($module:ident),+ $(,)?) => {
+        &[$(Verb {
+            command: $module::command,
+            run: |given, service| Box::pin($module::run(given, service)),
+        }),+]
+    };
+}
+
+/// In the order of the help.
+const VERBS: &[Verb] = verbs![
+    acquire,
+    renew,
+    release,
+    lock,
+    locks,
+    why,
+    grants,
+    watch,
+    leases,
+    clients,
+    force_release,
+    domains,
+    stats,
+    attention,
+    config,
+    audit,
+];
+
+/// The client commands, in the order of the help.
+pub fn commands() -> impl Iterator<Item = Command> {
+    let verbs = VERBS.iter().map(|verb| {
+        let command = (verb.command)().args(service::flags());
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        command.after_help(format!("{after}\n\n{}", exit::HELP))
+    });
+    exec::commands().into_iter().chain(verbs).chain([completions::command()])
+}
+
+/// Runs the command `name`, one of [`commands`]. `whole` is the command line of the program.
+#[must_use]
+pub fn main(name: &str, given: &ArgMatches, whole: Command) -> ExitCode {
+    if exec::is_part(name) {
+        return exec::main(name, given);
+    }
+    let done = match VERBS.iter().find(|verb| (verb.command)().get_name() == name) {
+        Some(verb) => call(verb, given),
+        None => completions::run(given, whole),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain_of(&failure, service::wanted(innermost(given)));
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn call(verb: &Verb, given: &ArgMatches) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Local(error.to_string()))?;
+    runtime.block_on(async {
+        let innermost = innermost(given);
+        let client_id = args::text(innermost, "client-id").map(str::to_owned);
+        let service = Service::new(innermost, client_id, service::ATTEMPT_MAX)?;
+        (verb.run)(given, &service).await
+    })
+}
+
+/// Flags of the service may stand behind a command of a command.
+fn innermost(given: &ArgMatches) -> &ArgMatches {
+    given.subcommand().map_or(given, |(_, inner)| innermost(inner))
+}
+
+fn complain_of(failure: &Failure, output: Output) {
+    match output {
+        Output::Human => complain(&format!("{}: {}", failure.code(), failure.detail())),
+        Output::Json => {
+            let _ = writeln!(std::io::stderr(), "{}", failure.json());
+        }
+    }
+}
+
+/// A line on standard error. If nobody can read it, nobody can be told.
+fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "leasehold: {line}");
+}

@@ -1,0 +1,53 @@
+//! Standard output: for people or for programs.
+
+use crate::failure::Failure;
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// Who reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// People: tables and sentences.
+    Human,
+    /// Programs: the JSON of the service, one document a line.
+    Json,
+}
+
+/// Writes a line. A reader that has seen enough, as `head` has, ends the command in peace.
+pub(crate) fn line(text: &impl Display) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        written => written.map_err(Failure::Output),
+    }
+}
+
+/// What clients chose goes to a terminal: nothing in it may steer the terminal or break the row.
+pub(crate) fn shown(text: &str) -> String {
+    if text.is_empty() {
+        return "-".to_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown
+}
+
+/// A remark that is not part of what was asked for: on a terminal only.
+pub(crate) fn remark(text: &impl Display) {
+    if io::stdout().is_terminal() {
+        crate::complain(&text.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_shown_steers_the_terminal() {
+        assert_eq!(shown("a\u{1b}[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
+        assert_eq!(shown("schlüssel/Ω"), "schlüssel/Ω");
+    }
+}
