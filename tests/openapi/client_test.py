@@ -10,6 +10,7 @@ import pytest
 
 from leasehold_client import Client, models
 from leasehold_client.api.health import livez, readyz
+from leasehold_client.api.history import grants
 from leasehold_client.api.leases import end_lease, keep_alive, keep_alive_many, leases, open_lease
 from leasehold_client.api.leases import lease as lease_of
 from leasehold_client.api.locks import (
@@ -23,6 +24,7 @@ from leasehold_client.api.locks import (
     release_lock,
     renew_lock,
 )
+from leasehold_client.api.operators import force_release
 
 TTL_MS = 30_000
 PATIENCE_S = 60.0
@@ -255,7 +257,6 @@ def watched(client, resource, count, act=lambda: None, **more):
 
 
 def test_a_watcher_sees_what_happens_and_goes_on_where_it_was(client, resource):
-    pytest.importorskip("leasehold_client.models.event")
     granted, released = watched(
         client, resource, 2, lambda: give_back(client, take(client, resource))
     )
@@ -267,7 +268,6 @@ def test_a_watcher_sees_what_happens_and_goes_on_where_it_was(client, resource):
 
 
 def test_the_history_knows_whether_a_token_was_valid(client, resource):
-    grants = pytest.importorskip("leasehold_client.api.history.grants")
     grant = take(client, resource)
     give_back(client, grant)
     record = grants.sync(client=client, resource=resource).items[0]
@@ -279,7 +279,6 @@ def test_the_history_knows_whether_a_token_was_valid(client, resource):
 
 
 def test_an_operator_ends_a_grant(client, resource):
-    force_release = pytest.importorskip("leasehold_client.api.operators.force_release")
     grant = take(client, resource)
     asked = models.ForceRelease(
         resource=resource, token=grant.token, reason="hangs", when=models.ForceWhen.NOW

@@ -19,7 +19,12 @@ pub(crate) const ONE_PARAMETERS: &[&str] = &["domain", "reason"];
 /// `GET /v1/domains`: one of them, or a page of all.
 pub(crate) async fn get(ask: Ask) -> Answered {
     let query = ask.query(PARAMETERS)?;
-    let Some(name) = query.text("domain") else { return list(ask, &query).await };
+    let limit = query.number("limit", LIMIT)?.unwrap_or(LIMIT_DEFAULT);
+    let Some(name) = query.text("domain") else { return list(ask, &query, limit).await };
+    if query.text("cursor").is_some() {
+        let allowed = "a domain, or a cursor of the list";
+        return Err(Invalid::field("cursor", "stands beside `domain`", allowed).into());
+    }
     let domain = from_wire::domain(name)?;
     let found = ask.node().domain(ask.call, &domain).await?;
     let settings = found.value.ok_or_else(|| none_set(&domain))?;
@@ -27,10 +32,9 @@ pub(crate) async fn get(ask: Ask) -> Answered {
     Ok(answer.at(found.revision).unstored())
 }
 
-async fn list(ask: Ask, query: &Query) -> Answered {
+async fn list(ask: Ask, query: &Query, limit: usize) -> Answered {
     let after = query.text("cursor").map(from_wire::domain).transpose();
     let after = after.map_err(|_| from_wire::foreign_cursor())?;
-    let limit = query.number("limit", LIMIT)?.unwrap_or(LIMIT_DEFAULT);
     let page = ask.node().domains(ask.call, after.as_deref(), limit).await?;
     let value = &page.value;
     let shape = wire::Page {

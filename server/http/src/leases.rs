@@ -48,7 +48,8 @@ pub(crate) async fn keep_alive_many(mut ask: Ask) -> Answered {
     let (caller, leases) = from_wire::keep_alive_many(&shape, &ask.caller)?;
     let renewed = ask.node().keep_alive(ask.call, caller, leases.clone()).await?;
     let results = leases.into_iter().zip(&renewed).map(|(lease, renewed)| kept(lease, renewed));
-    Ok(Answer::json(&wire::KeptAliveMany { results: results.collect() }))
+    let revision = ask.node().revision();
+    Ok(Answer::json(&wire::KeptAliveMany { results: results.collect() }).at(revision))
 }
 
 fn kept(lease: LeaseId, renewed: &Result<Renewed, Failure>) -> KeptAlive<'static> {

@@ -40,6 +40,7 @@ fn keep_alive_many() -> Entry {
     )
     .takes::<wire::KeepAliveMany<'static>>()
     .gives::<wire::KeptAliveMany<'static>>()
+    .revised(Revision::Always)
 }
 
 fn one() -> Entry {
