@@ -282,6 +282,10 @@ fn history_and_clients_and_reasons_are_told() {
     );
     let table = printed(&server, &["grants", "--token", &first.to_string()]);
     assert!(table.contains("released after") && table.lines().count() == 2, "{table}");
+    let then = grants["items"][1]["granted_at"].as_str().expect("a time");
+    let valid = printed(&server, &["grants", "--token", &first.to_string(), "--at", then]);
+    assert!(valid.contains("VALID THEN") && valid.trim_end().ends_with("yes"), "{valid}");
+    assert!(!table.contains("VALID THEN"), "nobody asked: {table}");
     refused(&server, &["grants", "--token", "999"], 1);
     assert!(printed(&server, &["grants", "--resource", "s"]).starts_with("No such grant"));
     assert!(printed(&server, &["clients"]).contains("two"));

@@ -47,8 +47,10 @@ pub(crate) async fn run(given: &ArgMatches, service: &Service) -> Result<(), Fai
 }
 
 fn table(grants: &[GrantRecord<'static>]) -> Table {
-    let mut table =
-        Table::new(&["TOKEN", "LOCK", "CLIENT", "MODE", "GRANTED", "STATE", "VALID THEN"]);
+    // Only a question about a time has an answer in the last column.
+    let asked = grants.iter().any(|one| one.valid.is_some());
+    let head = ["TOKEN", "LOCK", "CLIENT", "MODE", "GRANTED", "STATE", "VALID THEN"];
+    let mut table = Table::new(if asked { &head } else { &head[..6] });
     for one in grants {
         table.row([
             one.token.to_string(),

@@ -14,8 +14,10 @@ impl Table {
         Self { rows: vec![head.iter().map(|&name| name.to_owned()).collect()] }
     }
 
+    /// Cells that have no head are left out.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.map(|cell| shown(&cell)).into());
+        let columns = self.rows.first().map_or(0, Vec::len);
+        self.rows.push(cells.iter().take(columns).map(|cell| shown(cell)).collect());
     }
 
     pub(crate) fn is_empty(&self) -> bool {

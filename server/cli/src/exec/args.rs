@@ -29,8 +29,9 @@ CMD runs in a process group of its own. All of what this says is about that grou
     not keep others waiting. If it goes on in time nothing is lost.
   - A second process, the guardian, kills the group if exec itself is killed, and stops it in time if
     exec is frozen. If all of them are frozen at once, the group is stopped as soon as they thaw.
-  - What leaves the group, as daemons do with setsid, is not stopped. Neither is anything in the
-    instant after a thaw. Only fencing protects from those: storage that compares FENCING_TOKEN.
+  - What leaves the group, as daemons do with setsid, is not stopped, nor is what runs as another
+    user (sudo), nor anything in the instant after a thaw. Only fencing protects from those: storage
+    that compares FENCING_TOKEN.
 
 If input and output are the terminal, CMD gets it, and Ctrl-C and Ctrl-Z go to CMD.
 
