@@ -27,6 +27,7 @@ mod reads;
 mod release;
 mod renew;
 mod requests;
+mod rust_client;
 mod shutdown;
 mod stopping;
 mod storage;

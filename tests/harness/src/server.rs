@@ -210,9 +210,11 @@ impl Process {
                 command.env_remove(name);
             }
         }
+        command.args(["serve", "--data-dir"]).arg(data_dir);
+        if !builder.args.iter().any(|arg| arg == "--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
-            .arg(data_dir)
             .args(&builder.args)
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a file handle can be shared"))
