@@ -59,6 +59,7 @@ fn kept(lease: LeaseId, renewed: &Result<Renewed, Failure>) -> KeptAlive<'static
         valid_for_ms: None,
         code: None,
         ended_grants: Vec::new(),
+        draining_grants: Vec::new(),
     };
     match renewed {
         Ok(renewed) => {

@@ -50,6 +50,7 @@ pub(crate) fn renewed(renewed: &Renewed) -> wire::Renewed<'static> {
         expires_in_ms: renewed.validity.expires_in_ms,
         valid_for_ms: renewed.validity.valid_for_ms,
         ended_grants: ended_grants(&renewed.lost),
+        draining_grants: Vec::new(),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::id::HexId;
 use crate::metadata::Metadata;
 use crate::mode::Mode;
 use crate::parse::{Field, Kind, Shape, given, given_text};
-use crate::renew::EndedGrant;
+use crate::renew::{DrainingGrant, EndedGrant};
 use crate::schema;
 use crate::time::Time;
 use schemars::JsonSchema;
@@ -116,6 +116,9 @@ pub struct KeptAlive<'a> {
     /// Grants of the lease that ended without the client's doing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended_grants: Vec<EndedGrant<'a>>,
+    /// Grants of the lease that this renewal did not extend: an operator asked for their end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub draining_grants: Vec<DrainingGrant<'a>>,
 }
 
 /// One result a lease, in order.

@@ -70,7 +70,7 @@ pub use page::Page;
 pub use parse::{Invalid, Shape, parse};
 pub use problem::{CycleStep, Problem};
 pub use release::{NotReleased, Release, Released};
-pub use renew::{EndedGrant, Renew, Renewed};
+pub use renew::{DrainingGrant, EndedGrant, Renew, Renewed};
 pub use stats::{Attention, Concern, Config, Latency, Setting, Severity, Stats};
 pub use time::Time;
 pub use why::{Usage, Why, WhyState};

@@ -58,6 +58,15 @@ fn grant() -> Grant<'static> {
     }
 }
 
+fn draining_grant() -> DrainingGrant<'static> {
+    DrainingGrant {
+        resource: "invoice/43".into(),
+        token: 13,
+        expires_in_ms: 4_000,
+        valid_for_ms: 3_990,
+    }
+}
+
 fn acquire() -> Acquire<'static> {
     Acquire {
         resource: "invoice/42".into(),
@@ -123,9 +132,15 @@ fn renew_and_its_answer() {
     let least = Renew { resource: "invoice/42".into(), token: 34, client_id: None, ttl_ms: None };
     check("renew_least", &least);
     check("renew_most", &Renew { client_id: Some("w1".into()), ttl_ms: Some(20_000), ..least });
-    let renewed = Renewed { expires_in_ms: 10_000, valid_for_ms: 9_990, ended_grants: vec![] };
+    let renewed = Renewed {
+        expires_in_ms: 10_000,
+        valid_for_ms: 9_990,
+        ended_grants: vec![],
+        draining_grants: vec![],
+    };
     check("renewed", &renewed);
-    check("renewed_with_losses", &Renewed { ended_grants: vec![ended_grant()], ..renewed });
+    check("renewed_with_losses", &Renewed { ended_grants: vec![ended_grant()], ..renewed.clone() });
+    check("renewed_but_draining", &Renewed { draining_grants: vec![draining_grant()], ..renewed });
 }
 
 #[test]
@@ -158,7 +173,12 @@ fn batch_and_its_answer() {
     let renew = RawOperation { token: Some(33), ttl_ms: Some(20_000), ..raw(Verb::Renew) };
     let release = RawOperation { token: Some(34), ..raw(Verb::Release) };
     check("batch", &Batch { operations: vec![acquire, renew, release] });
-    let renewed = Renewed { expires_in_ms: 10_000, valid_for_ms: 9_990, ended_grants: vec![] };
+    let renewed = Renewed {
+        expires_in_ms: 10_000,
+        valid_for_ms: 9_990,
+        ended_grants: vec![],
+        draining_grants: vec![],
+    };
     let problem = Problem::new(409, Code::Held, "somebody else holds the lock");
     check(
         "batch_results",
@@ -204,6 +224,7 @@ fn leases_and_their_answers() {
         valid_for_ms: Some(29_990),
         code: None,
         ended_grants: vec![ended_grant()],
+        draining_grants: vec![draining_grant()],
     };
     let lost = KeptAlive {
         lease_id: HexId(7),
@@ -211,6 +232,7 @@ fn leases_and_their_answers() {
         valid_for_ms: None,
         code: Some(Code::LeaseEnded),
         ended_grants: vec![],
+        draining_grants: vec![],
     };
     check("kept_alive_many", &KeptAliveMany { results: vec![kept, lost] });
     check("lease_ended", &LeaseEnded { ended: true });
