@@ -13,6 +13,9 @@ pub fn start(json: bool) {
     let lines = tracing_subscriber::fmt()
         .with_ansi(colours)
         .with_env_filter(filter)
+        // Whoever reads the log may go away, and its disk may be full. The complaint about that
+        // would go to the same place, and fail with a panic.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     // An error means that a test has set a subscriber before.
     let _ = if json { lines.json().try_init() } else { lines.with_target(false).try_init() };

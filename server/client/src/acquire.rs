@@ -230,7 +230,8 @@ impl Acquire {
         match error {
             Error::OutcomeUnknown { .. } => self.request_id.is_none(),
             Error::Unavailable { .. } | Error::Transport { .. } => true,
-            other => other.code() == Some(Code::RequestTimeout),
+            // A fault of the service may have come after the grant.
+            other => matches!(other.code(), Some(Code::RequestTimeout | Code::Internal)),
         }
     }
 }

@@ -96,6 +96,10 @@ impl Belief {
         self.change(|validity, now| validity.doubt(now));
     }
 
+    pub(crate) fn drain(&self) {
+        self.change(|validity, now| validity.drain(now));
+    }
+
     pub(crate) fn end(&self, why: Lost) {
         self.change(|validity, now| validity.end(now, why));
     }

@@ -156,6 +156,11 @@ impl Failure {
         }
     }
 
+    /// Refused to protect others, for as long as there is no room.
+    pub(crate) fn is_shed(&self) -> bool {
+        matches!(self, Self::Refused(problem) if problem.code == Code::Shed)
+    }
+
     /// Another server may fare better right now.
     fn is_of_the_server(&self) -> bool {
         match self {

@@ -81,7 +81,7 @@ impl Guard {
             }
             (None, Some(call)) => {
                 let ttl = Duration::from_millis(grant.ttl_ms);
-                let kept = OneGrant { belief: belief.clone() };
+                let kept = OneGrant { token: grant.token, belief: belief.clone() };
                 let task = keeper::keep(client.clone(), kept, call, ttl, claimed);
                 Some(runtime.spawn(task).abort_handle())
             }
@@ -235,6 +235,7 @@ async fn claim(client: Client, renewal: Call) {
 }
 
 struct OneGrant {
+    token: u64,
     belief: Belief,
 }
 
@@ -249,10 +250,14 @@ impl Kept for OneGrant {
             sent: renewed.sent,
             valid_for: Duration::from_millis(renewed.valid_for_ms),
             ended_grants: renewed.value.ended_grants,
+            draining_grants: renewed.value.draining_grants,
         })
     }
 
     fn confirm(&self, confirmed: &Confirmed) {
+        if confirmed.draining_grants.iter().any(|grant| grant.token == self.token) {
+            self.belief.drain();
+        }
         self.belief.confirm(confirmed.sent, confirmed.valid_for);
     }
 

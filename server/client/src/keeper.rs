@@ -7,7 +7,7 @@ use crate::clock::BootInstant;
 use crate::error::Error;
 use crate::timer;
 use crate::validity::Lost;
-use crate::wire::{Code, EndedGrant, Problem};
+use crate::wire::{Code, DrainingGrant, EndedGrant, Problem};
 use std::time::Duration;
 
 /// Something that has to be renewed, and those who want to know how that goes.
@@ -30,6 +30,7 @@ pub(crate) struct Confirmed {
     pub(crate) sent: BootInstant,
     pub(crate) valid_for: Duration,
     pub(crate) ended_grants: Vec<EndedGrant<'static>>,
+    pub(crate) draining_grants: Vec<DrainingGrant<'static>>,
 }
 
 /// Renews at a third of the TTL, at once if `claimed`; repeats what is not confirmed until the

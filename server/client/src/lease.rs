@@ -56,8 +56,24 @@ pub struct Lease {
 pub(crate) struct Shared {
     id: HexId,
     belief: Belief,
-    /// The grants on it that are believed in, by token.
-    grants: Mutex<HashMap<u64, Belief>>,
+    grants: Mutex<Grants>,
+}
+
+/// The grants on a lease, by token.
+#[derive(Debug, Default)]
+struct Grants {
+    /// Those that are believed in.
+    believed: HashMap<u64, Belief>,
+    /// What the last renewal told of grants that it did not keep. The service tells it for a
+    /// while, so that this has it when the answer to the acquire itself comes late.
+    told: HashMap<u64, Fate>,
+}
+
+/// Why a renewal of the lease did not keep a grant.
+#[derive(Debug)]
+enum Fate {
+    Ended(Lost),
+    Draining,
 }
 
 impl Lease {
@@ -172,13 +188,14 @@ impl Shared {
         if let Some(lost) = self.belief.lost_now() {
             belief.end(lost);
         } else {
-            grants.insert(grant.token, belief.clone());
+            grants.believed.insert(grant.token, belief.clone());
+            grants.meet_fates();
         }
     }
 
     /// Its guard gives it back.
     pub(crate) fn parted(&self, token: u64) {
-        self.grants.lock().remove(&token);
+        self.grants.lock().believed.remove(&token);
     }
 
     /// Ends belief in the lease and in everything on it.
@@ -186,10 +203,36 @@ impl Shared {
         // Under the lock, so that a grant that joins meanwhile sees the one or is seen by the other.
         let mut grants = self.grants.lock();
         self.belief.end(why.clone());
-        for (_, belief) in grants.drain() {
+        for (_, belief) in grants.believed.drain() {
             belief.end(why.clone());
         }
     }
+}
+
+impl Grants {
+    /// Ends belief in what has ended, and fixes the end of what is draining.
+    fn meet_fates(&mut self) {
+        for (token, fate) in &self.told {
+            let Some(belief) = self.believed.get(token) else { continue };
+            match fate {
+                Fate::Draining => belief.drain(),
+                Fate::Ended(lost) => {
+                    belief.end(lost.clone());
+                    self.believed.remove(token);
+                }
+            }
+        }
+    }
+}
+
+/// What an answer tells of the grants that it does not keep.
+fn fates(confirmed: &Confirmed) -> HashMap<u64, Fate> {
+    let draining = confirmed.draining_grants.iter().map(|grant| (grant.token, Fate::Draining));
+    let ended = confirmed.ended_grants.iter().map(|grant| {
+        let how = Some(grant.how.clone().into_owned());
+        (grant.token, Fate::Ended(Lost::Ended { code: Code::GrantEnded, how }))
+    });
+    draining.chain(ended).collect()
 }
 
 fn renewal(client: &Client, lease: HexId) -> Option<Call> {
@@ -214,26 +257,23 @@ impl Kept for AllGrants {
             sent: kept.sent,
             valid_for: Duration::from_millis(valid_for_ms),
             ended_grants: kept.value.ended_grants,
+            draining_grants: kept.value.draining_grants,
         })
     }
 
     fn confirm(&self, confirmed: &Confirmed) {
         let mut grants = self.0.grants.lock();
         self.0.belief.confirm(confirmed.sent, confirmed.valid_for);
-        for ended in &confirmed.ended_grants {
-            if let Some(belief) = grants.remove(&ended.token) {
-                let how = Some(ended.how.clone().into_owned());
-                belief.end(Lost::Ended { code: Code::GrantEnded, how });
-            }
-        }
-        for belief in grants.values() {
+        grants.told = fates(confirmed);
+        grants.meet_fates();
+        for belief in grants.believed.values() {
             belief.confirm(confirmed.sent, confirmed.valid_for);
         }
     }
 
     fn doubt(&self) {
         self.0.belief.doubt();
-        for belief in self.0.grants.lock().values() {
+        for belief in self.0.grants.lock().believed.values() {
             belief.doubt();
         }
     }

@@ -43,7 +43,7 @@
 //! | [`Client`] (`client`, `builder`, `verbs`, `readers`, `operator`) | the handle and its calls |
 //! | [`Acquire`], [`Guard`], [`Lease`] | asking for a lock, holding it, holding many |
 //! | [`Belief`], [`validity`], `keeper` | held, uncertain, lost; renewal in the background |
-//! | [`BootInstant`] (`clock`), `timer` | the clock that runs through a suspend |
+//! | [`BootInstant`] (`clock`), [`Alarm`], `timer` | the clock that runs through a suspend |
 //! | [`Watch`] (`watch`, `sse`) | events in order, once, over any number of connections |
 //! | [`Pages`] (`pages`) | lists, page by page |
 //! | [`Error`] | what a caller can act upon |
@@ -61,6 +61,7 @@
 //! Linux only: the clock and its timers are the kernel's.
 
 mod acquire;
+mod alarm;
 mod answer;
 mod backoff;
 mod belief;
@@ -86,6 +87,7 @@ mod verbs;
 mod watch;
 
 pub use acquire::Acquire;
+pub use alarm::Alarm;
 pub use answer::Answer;
 pub use belief::Belief;
 pub use builder::Builder;
@@ -99,4 +101,5 @@ pub use lease::Lease;
 pub use leasehold_wire as wire;
 pub use pages::Pages;
 pub use validity::{Lost, State};
+pub use verbs::new_request_id;
 pub use watch::{Watch, WatchFilter, WatchItem};

@@ -1,10 +1,7 @@
 //! Sleeping until an instant on the clock that runs through a suspend.
 
+use crate::alarm::Alarm;
 use crate::clock::BootInstant;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 use std::io;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -30,22 +27,9 @@ pub(crate) async fn sleep_until(instant: BootInstant) {
 
 #[allow(deprecated, reason = "sound here: what is registered owns its descriptor")]
 async fn wait(instant: BootInstant) -> io::Result<()> {
-    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-    let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
-    let once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let due = Itimerspec { it_interval: once, it_value: timespec(instant) };
-    timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &due)?;
-    let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
-    timer.readable().await.map(drop)
-}
-
-/// Zero would disarm the timer instead of firing at once.
-fn timespec(instant: BootInstant) -> Timespec {
-    let since = instant.since_start().max(Duration::from_nanos(1));
-    Timespec {
-        tv_sec: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: since.subsec_nanos().into(),
-    }
+    let alarm = Alarm::new()?;
+    alarm.set(Some(instant))?;
+    AsyncFd::with_interest(alarm, Interest::READABLE)?.readable().await.map(drop)
 }
 
 #[cfg(test)]

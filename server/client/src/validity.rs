@@ -5,6 +5,7 @@
 //! - Nothing is believed longer than the instant at which some request was *sent* + the
 //!   `valid_for_ms` of the answer to that very request, however late the answer came.
 //! - Lost is final: no later answer and no earlier clock reading brings belief back.
+//! - What is draining is never believed in for longer than before.
 //! - Belief ends before the first byte of a release leaves.
 
 use crate::clock::BootInstant;
@@ -16,8 +17,8 @@ use std::time::Duration;
 pub enum State {
     /// It holds: the service confirmed it, and the validity is not over.
     Held,
-    /// It still holds, but the last renewal was not confirmed. If none is before the validity is
-    /// over, the lock is lost: time to bring work to an end.
+    /// It still holds, but the last renewal was not confirmed, or an operator has asked for its
+    /// end. If none is before the validity is over, the lock is lost: time to bring work to an end.
     Uncertain,
     /// It does not hold any more, and never will again.
     Lost,
@@ -56,6 +57,8 @@ impl std::fmt::Display for Lost {
 pub struct Validity {
     until: BootInstant,
     confirmed: bool,
+    /// No renewal moves the end any more.
+    draining: bool,
     lost: Option<Lost>,
 }
 
@@ -63,7 +66,8 @@ impl Validity {
     /// Belief that starts with an answer to the request sent at `sent`.
     #[must_use]
     pub const fn new(sent: BootInstant, valid_for: Duration) -> Self {
-        Self { until: sent.saturating_add(valid_for), confirmed: true, lost: None }
+        let until = sent.saturating_add(valid_for);
+        Self { until, confirmed: true, draining: false, lost: None }
     }
 
     /// The end of belief, unless a renewal moves it.
@@ -102,7 +106,7 @@ impl Validity {
     /// A renewal that was sent at `sent` was confirmed, and the answer is here at `now`.
     pub fn confirm(&mut self, now: BootInstant, sent: BootInstant, valid_for: Duration) {
         self.settle(now);
-        if self.lost.is_none() {
+        if self.lost.is_none() && !self.draining {
             self.until = self.until.max(sent.saturating_add(valid_for));
             self.confirmed = true;
             // The answer may have been on its way for longer than it is good for.
@@ -114,6 +118,13 @@ impl Validity {
     pub fn doubt(&mut self, now: BootInstant) {
         self.settle(now);
         self.confirmed = false;
+    }
+
+    /// The service says that it is draining: it stands until its end, and what is confirmed from
+    /// now on is not meant for it.
+    pub fn drain(&mut self, now: BootInstant) {
+        self.doubt(now);
+        self.draining = true;
     }
 
     /// Belief ends at once. The first reason stays.

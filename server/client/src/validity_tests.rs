@@ -21,6 +21,7 @@ enum Step {
         valid_for_ms: u64,
     },
     Doubt,
+    Drain,
     End,
 }
 
@@ -31,6 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (any::<usize>(), 0_u64..1_500)
             .prop_map(|(which, valid_for_ms)| Step::Answer { which, valid_for_ms }),
         2 => Just(Step::Doubt),
+        1 => Just(Step::Drain),
         1 => Just(Step::End),
     ]
 }
@@ -45,6 +47,7 @@ proptest! {
         let mut validity = Validity::new(at(now), ms(first));
         // When each request was sent, the latest end that an answer gave, and whether belief ended.
         let (mut sent, mut end, mut over) = (vec![now], now + first, false);
+        let mut draining = false;
         let mut reason = None;
         for step in steps {
             match step {
@@ -53,16 +56,21 @@ proptest! {
                 Step::Answer { which, valid_for_ms } => {
                     let sent = sent[which % sent.len()];
                     validity.confirm(at(now), at(sent), ms(valid_for_ms));
-                    if now < end && !over {
+                    if now < end && !over && !draining {
                         end = end.max(sent + valid_for_ms);
                     }
                 }
                 Step::Doubt => validity.doubt(at(now)),
+                Step::Drain => {
+                    validity.drain(at(now));
+                    draining = true;
+                }
                 Step::End => validity.end(at(now), Lost::Released),
             }
             over |= now >= end || matches!(step, Step::End);
             let state = validity.state(at(now));
             prop_assert_eq!(state == State::Lost, over, "at {} of {}", now, end);
+            prop_assert!(!draining || state != State::Held);
             prop_assert_eq!(validity.lost(at(now)).is_some(), over);
             prop_assert_eq!(validity.until(), at(end));
             let left = if over { 0 } else { end - now };

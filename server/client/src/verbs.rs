@@ -164,8 +164,11 @@ pub(crate) fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// A new id for a request: 128 random bits.
-pub(crate) fn new_request_id() -> Result<String, Error> {
+/// A new id for a request, for [`Acquire::request_id`]: 128 random bits, in hexadecimal.
+///
+/// # Errors
+/// [`Error::Transport`] when the machine has no randomness to give.
+pub fn new_request_id() -> Result<String, Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
         .map_err(|error| Error::transport(format!("no randomness for a request id: {error}")))?;

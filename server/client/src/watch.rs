@@ -15,6 +15,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, HeaderValue};
+use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -24,6 +25,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Whatever a server asks for: somebody wants to hear of events.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// A connection that lasted this long was a good one, also if there was nothing to tell.
+const GOOD: Duration = Duration::from_secs(5);
 
 /// What is watched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,8 +48,9 @@ pub enum WatchFilter {
 pub enum WatchItem {
     /// A change.
     Event(Event<'static>),
-    /// Changes that cannot be told any more: read the present state anew. The watch goes on
-    /// after them.
+    /// Changes that cannot be told any more, or a place that the service does not know, because
+    /// it was restored to an earlier state: read the present state anew. The watch goes on after
+    /// [`Gap::to`], also if that is earlier than what was told before.
     Gap(Gap<'static>),
 }
 
@@ -150,7 +154,7 @@ struct Reader {
     ready: VecDeque<WatchItem>,
     /// What ends the watch once everything that is ready was told.
     broken: Option<Error>,
-    /// Connections in a row that brought nothing.
+    /// Connections in a row that brought nothing and did not last.
     failures: u32,
     /// Some connection was made.
     connected: bool,
@@ -158,6 +162,7 @@ struct Reader {
 }
 
 struct Link {
+    opened: Instant,
     body: Incoming,
     parser: Parser,
 }
@@ -184,8 +189,8 @@ impl Reader {
 
     fn cut(&mut self, why: &str) {
         tracing::debug!(why, position = ?self.position, "a watch was cut and reconnects");
-        self.link = None;
-        self.failures += 1;
+        let lasted = self.link.take().map_or(Duration::ZERO, |link| link.opened.elapsed());
+        self.failures = failures_after(self.failures, lasted);
     }
 
     /// One connection, or a pause before the next try.
@@ -205,7 +210,7 @@ impl Reader {
         self.failures += 1;
         self.client.inner.servers.move_on(turn);
         let too_late = !self.connected && self.begun.elapsed() >= self.client.budget;
-        if !failure.may_pass() || too_late {
+        if !(failure.may_pass() || failure.is_shed()) || too_late {
             return Err(failure.of_reading());
         }
         if let Some(pause) = failure.retry_after() {
@@ -248,7 +253,7 @@ impl Reader {
         if self.position.is_none() {
             self.position = text("leasehold-revision").map(str::to_owned);
         }
-        self.link = Some(Link { body, parser: Parser::default() });
+        self.link = Some(Link { opened: Instant::now(), body, parser: Parser::default() });
         self.connected = true;
         Ok(())
     }
@@ -258,7 +263,6 @@ impl Reader {
         let mut blocks = Vec::new();
         let read = link.parser.read(bytes, &mut blocks);
         for block in blocks {
-            self.failures = 0;
             self.block(block)?;
         }
         read.map_err(Error::transport)
@@ -269,15 +273,17 @@ impl Reader {
             self.move_on(&block.id);
             return Ok(());
         };
-        let item = if block.event == Gap::EVENT {
-            serde_json::from_str(data).map(WatchItem::Gap)
+        let told = if block.event == Gap::EVENT {
+            let gap: Gap<'static> = read(data)?;
+            // Also backwards: what the service told after this place is not what was told before.
+            self.position = Some(gap.to.clone().into_owned());
+            Some(WatchItem::Gap(gap))
         } else {
-            serde_json::from_str(data).map(WatchItem::Event)
+            let event: Event<'static> = read(data)?;
+            self.move_on(&event.revision).then_some(WatchItem::Event(event))
         };
-        let item = item.map_err(|error| {
-            Error::transport(format!("an event is not of the expected shape: {error}"))
-        })?;
-        if self.move_on(item.revision()) {
+        if let Some(item) = told {
+            self.failures = 0;
             self.ready.push_back(item);
         }
         Ok(())
@@ -297,6 +303,17 @@ impl Reader {
         }
         later
     }
+}
+
+fn read<T: DeserializeOwned>(data: &str) -> Result<T, Error> {
+    serde_json::from_str(data).map_err(|error| {
+        Error::transport(format!("an event is not of the expected shape: {error}"))
+    })
+}
+
+/// How many failures there were in a row once a connection that lasted this long is cut.
+fn failures_after(before: u32, lasted: Duration) -> u32 {
+    if lasted >= GOOD { 1 } else { before.saturating_add(1) }
 }
 
 /// Revisions are decimal numbers of any length.
@@ -324,3 +341,7 @@ async fn piece(link: &mut Link, silence_max: Duration) -> Result<Bytes, String> 
         }
     }
 }
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

@@ -1,7 +1,8 @@
 //! Guards and leases: what is believed, for how long, and how it ends.
 
 use leasehold_client::wire::{
-    Code, EndedGrant, HexId, KeptAlive, LeaseEnded, LeaseOpened, Problem, Released, Renewed, Time,
+    Code, DrainingGrant, EndedGrant, HexId, KeptAlive, LeaseEnded, LeaseOpened, Problem, Released,
+    Renewed, Time,
 };
 use leasehold_client::{Belief, BootInstant, Client, Error, Guard, Lost, State};
 use leasehold_client_fake::{Fake, Received, Reply};
@@ -227,33 +228,50 @@ async fn lease_service(
     (fake, client.expect("legal settings"))
 }
 
-fn kept_alive(ended_grants: Vec<EndedGrant<'static>>) -> Reply {
-    let (expires_in_ms, valid_for_ms) = (Some(LONG_MS), Some(LONG_MS));
-    let lease_id = HexId(7);
-    Reply::json(200, &KeptAlive { lease_id, expires_in_ms, valid_for_ms, code: None, ended_grants })
+/// A renewal that keeps all but these.
+fn kept_alive(
+    ended_grants: Vec<EndedGrant<'static>>,
+    draining_grants: Vec<DrainingGrant<'static>>,
+) -> Reply {
+    let kept = KeptAlive {
+        lease_id: HexId(7),
+        expires_in_ms: Some(LONG_MS),
+        valid_for_ms: Some(LONG_MS),
+        code: None,
+        ended_grants,
+        draining_grants,
+    };
+    Reply::json(200, &kept)
+}
+
+fn ended(resource: &'static str, token: u64) -> EndedGrant<'static> {
+    EndedGrant { resource: resource.into(), token, how: "forced".into(), ended_at: Time(0) }
+}
+
+fn draining(resource: &'static str, token: u64) -> DrainingGrant<'static> {
+    DrainingGrant { resource: resource.into(), token, expires_in_ms: 900, valid_for_ms: 800 }
+}
+
+/// The first renewal of a lease is answered when the sender says how, every later one well.
+fn told_later(answer: oneshot::Receiver<Reply>) -> impl FnMut() -> Reply + Send + 'static {
+    let mut answer = Some(answer);
+    move || match answer.take() {
+        Some(later) => Reply::Later(Box::pin(async { later.await.unwrap_or(Reply::Silence) })),
+        None => kept_alive(Vec::new(), Vec::new()),
+    }
 }
 
 #[tokio::test]
 async fn one_renewal_keeps_every_grant_of_a_lease_but_those_that_ended() {
     let (answer, later) = oneshot::channel();
-    let mut later = Some(later);
-    let (fake, client) = lease_service(20_000, move || match later.take() {
-        Some(later) => Reply::Later(Box::pin(async { later.await.unwrap_or(Reply::Silence) })),
-        None => kept_alive(Vec::new()),
-    })
-    .await;
+    let (fake, client) = lease_service(20_000, told_later(later)).await;
     let lease = client.open_lease(Duration::from_secs(120)).await.expect("a lease");
     let first = lease.acquire("a").await.expect("a grant");
     let second = lease.acquire("b").await.expect("a grant");
     let before = second.valid_until();
     fake.until(|received| received.iter().any(|one| one.path().ends_with("/keep-alive"))).await;
-    let ended = EndedGrant {
-        resource: "a".into(),
-        token: first.token(),
-        how: "forced".into(),
-        ended_at: Time(0),
-    };
-    answer.send(kept_alive(vec![ended])).expect("the server waits for it");
+    let told = kept_alive(vec![ended("a", first.token())], Vec::new());
+    answer.send(told).expect("the server waits for it");
     let how = Some("forced".to_owned());
     assert_eq!(first.lost().await, Lost::Ended { code: Code::GrantEnded, how });
     while second.valid_until() == before {
@@ -262,6 +280,58 @@ async fn one_renewal_keeps_every_grant_of_a_lease_but_those_that_ended() {
     assert_eq!((second.state(), lease.state()), (State::Held, State::Held));
     let asked = fake.received().into_iter().find(|one| one.path() == "/v1/acquire-lock");
     assert_eq!(asked.expect("it").json()["lease_id"], lease.id().to_string());
+}
+
+#[tokio::test]
+async fn a_renewal_does_not_extend_a_draining_grant_of_the_lease() {
+    let (answer, later) = oneshot::channel();
+    let (_fake, client) = lease_service(2_000, told_later(later)).await;
+    let lease = client.open_lease(Duration::from_secs(120)).await.expect("a lease");
+    let first = lease.acquire("a").await.expect("a grant");
+    let second = lease.acquire("b").await.expect("a grant");
+    let (until, before) = (first.valid_until(), second.valid_until());
+    answer.send(kept_alive(Vec::new(), vec![draining("a", first.token())])).expect("it waits");
+    while second.valid_until() == before {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((first.state(), first.valid_until()), (State::Uncertain, until));
+    assert_eq!((second.state(), lease.state()), (State::Held, State::Held));
+    assert_eq!(first.lost().await, Lost::ValidityOver);
+    assert!(BootInstant::now() >= until);
+    assert_eq!((second.state(), lease.state()), (State::Held, State::Held));
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_grant_before_its_guard_is_there_counts() {
+    let (answer, later) = oneshot::channel();
+    let (_fake, client) = lease_service(20_000, told_later(later)).await;
+    let lease = client.open_lease(Duration::from_secs(120)).await.expect("a lease");
+    let before = lease.valid_until();
+    answer.send(kept_alive(vec![ended("a", 1)], vec![draining("b", 2)])).expect("it waits");
+    while lease.valid_until() == before {
+        tokio::task::yield_now().await;
+    }
+    let first = lease.acquire("a").await.expect("a grant");
+    let second = lease.acquire("b").await.expect("a grant");
+    let third = lease.acquire("c").await.expect("a grant");
+    let how = Some("forced".to_owned());
+    assert_eq!(first.lost().await, Lost::Ended { code: Code::GrantEnded, how });
+    assert_eq!((second.state(), third.state()), (State::Uncertain, State::Held));
+}
+
+#[tokio::test]
+async fn a_renewal_that_calls_its_own_grant_draining_does_not_extend_it() {
+    let renewed = Renewed {
+        expires_in_ms: LONG_MS,
+        valid_for_ms: LONG_MS,
+        ended_grants: Vec::new(),
+        draining_grants: vec![draining("a/é", 34)],
+    };
+    let (_fake, client) = service(20_000, [Reply::json(200, &renewed)]).await;
+    let guard = claimed(&client).await;
+    let until = guard.valid_until();
+    assert_eq!(guard.changed(State::Held).await, State::Uncertain);
+    assert_eq!(guard.valid_until(), until);
 }
 
 #[tokio::test]
@@ -281,7 +351,7 @@ async fn a_lease_that_ended_takes_its_grants_with_it() {
 
 #[tokio::test]
 async fn a_dropped_lease_is_ended_in_the_background_with_everything_on_it() {
-    let (fake, client) = lease_service(LONG_MS, || kept_alive(Vec::new())).await;
+    let (fake, client) = lease_service(LONG_MS, || kept_alive(Vec::new(), Vec::new())).await;
     let lease = client.open_lease(Duration::from_secs(120)).await.expect("a lease");
     let guard = lease.acquire("a").await.expect("a grant");
     drop(lease);

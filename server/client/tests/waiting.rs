@@ -113,6 +113,28 @@ async fn a_call_out_of_time_is_tidied_up_behind() {
 }
 
 #[tokio::test]
+async fn a_fault_of_the_service_is_tidied_up_behind() {
+    let mut acquires = 0;
+    let (fake, client) = fake(move |received| match received.path() {
+        "/v1/acquire-lock" => {
+            acquires += 1;
+            if acquires > 1 {
+                return Reply::grant(received, 34, 60_000);
+            }
+            Reply::code(500, Code::Internal)
+        }
+        "/v1/cancel-wait" => Reply::code(404, Code::NotFound),
+        _ => Reply::json(200, &Released { released: true, reason: None }),
+    })
+    .await;
+    let error = client.acquire("r").request_id("mine").grant().await.expect_err("a fault");
+    assert_eq!(error.code(), Some(Code::Internal));
+    let received = fake.until(|received| count(received, "/v1/release-lock") == 1).await;
+    assert_eq!(received[2].json()["request_id"], "mine");
+    assert_eq!(received[3].json()["token"], 34);
+}
+
+#[tokio::test]
 async fn a_grant_that_comes_too_late_is_confirmed_or_not_believed() {
     let mut answers = [0, 60_000].into_iter();
     let (fake, client) =

@@ -1,6 +1,6 @@
 //! Watching over connections that are cut anywhere: every event once and in order, gaps told.
 
-use leasehold_client::wire::{Code, Event, EventKind, Gap, Time};
+use leasehold_client::wire::{Code, Event, EventKind, Gap, Problem, Time};
 use leasehold_client::{Client, Error, Watch, WatchFilter, WatchItem};
 use leasehold_client_fake::{Closed, Fake, Received, Reply};
 use std::fmt::Write as _;
@@ -140,17 +140,19 @@ async fn a_watch_that_is_cut_again_and_again_gets_everything() {
 }
 
 #[tokio::test]
-async fn what_was_told_is_not_told_again() {
+async fn an_event_that_was_told_is_not_told_again() {
     // A server that begins at the same place whatever it is asked for, and gets further each time.
+    let revisions = [9, 10, 12, LAST];
+    let stream: String = revisions.map(|revision| written(&event(revision), "\n")).concat();
     let mut reached = 0;
     let fake = Fake::start(move |_| {
-        let stream = stream_after(8, "\n");
         reached += 150;
         telling(&stream.as_bytes()[..reached.min(stream.len())], false)
     });
     let fake = fake.await.expect("a port");
     let mut watch = client(&fake).watch(WatchFilter::All, Some("9".to_owned()));
-    assert_eq!(take(&mut watch, told().len() - 1).await, told()[1..]);
+    let later = [10, 12, LAST].map(|revision| WatchItem::Event(event(revision)));
+    assert_eq!(take(&mut watch, 3).await, later);
     assert!(fake.received().len() >= 3);
 }
 
@@ -208,6 +210,72 @@ async fn a_server_that_cannot_serve_now_is_asked_again_or_another_is() {
     let mut watch = client.watch(WatchFilter::Domain("a".into()), Some("8".to_owned()));
     assert_eq!(take(&mut watch, told().len()).await, told());
     assert_eq!(second.received()[0].target, "/v1/watch?domain=a&from=8");
+}
+
+#[tokio::test]
+async fn a_gap_is_told_and_leads_back_where_the_service_is_behind() {
+    // Restored to an earlier state: the place of the watch has not happened yet.
+    let back = Gap { from: "999999".into(), to: "3".into() };
+    let data = serde_json::to_string(&back).expect("it can be written");
+    let behind = format!("id: 3\nevent: gap\ndata: {data}\n\nid: 4\n\n");
+    let fake = Fake::start(move |received| match from(received) {
+        Some(999_999) => telling(behind.as_bytes(), false),
+        _ => telling(written(&event(9), "\n").as_bytes(), true),
+    });
+    let fake = fake.await.expect("a port");
+    let mut watch = client(&fake).watch(WatchFilter::All, Some("999999".to_owned()));
+    let told = [WatchItem::Gap(back), WatchItem::Event(event(9))];
+    assert_eq!(take(&mut watch, 2).await, told);
+    let asked: Vec<_> = fake.received().iter().filter_map(from).collect();
+    assert_eq!(asked, [999_999, 4]);
+}
+
+#[tokio::test]
+async fn a_place_without_data_never_leads_back() {
+    let mut first = true;
+    let fake = Fake::start(move |_| {
+        let now = std::mem::take(&mut first);
+        let stream = if now { "id: 3\n\n".to_owned() } else { written(&event(9), "\n") };
+        telling(stream.as_bytes(), !now)
+    });
+    let fake = fake.await.expect("a port");
+    let mut watch = client(&fake).watch(WatchFilter::All, Some("8".to_owned()));
+    assert_eq!(take(&mut watch, 1).await, [WatchItem::Event(event(9))]);
+    assert_eq!(fake.received().iter().filter_map(from).collect::<Vec<_>>(), [8, 8]);
+}
+
+/// No room for one more watch.
+fn full() -> Reply {
+    let mut problem = Problem::new(429, Code::Shed, "full");
+    (problem.reason, problem.retry_after_ms) = (Some("capacity".into()), Some(1));
+    Reply::problem(&problem)
+}
+
+#[tokio::test]
+async fn a_service_that_is_full_is_asked_again_also_after_a_cut() {
+    let mut asked = 0;
+    let fake = Fake::start(move |received| {
+        asked += 1;
+        match asked {
+            1 | 3 | 4 => full(),
+            2 => telling(written(&event(9), "\n").as_bytes(), false),
+            _ => telling(stream_after(from(received).unwrap_or(0), "\n").as_bytes(), true),
+        }
+    });
+    let fake = fake.await.expect("a port");
+    let mut watch = client(&fake).watch(WatchFilter::All, Some("8".to_owned()));
+    assert_eq!(take(&mut watch, told().len()).await, told());
+    assert_eq!(fake.received().len(), 5);
+}
+
+#[tokio::test]
+async fn a_service_that_stays_full_from_the_start_ends_the_watch() {
+    let fake = Fake::start(|_| full()).await.expect("a port");
+    let client = client(&fake).with_budget(Duration::from_millis(100));
+    let mut watch = client.watch(WatchFilter::All, None);
+    let error = watch.next().await.expect("an error first").expect_err("full");
+    assert!(matches!(error, Error::Shed(_)), "{error:?}");
+    assert_eq!(watch.next().await, None);
 }
 
 #[tokio::test]

@@ -33,13 +33,13 @@ pub(crate) async fn get(ask: Ask) -> Answered {
 }
 
 async fn list(ask: Ask, query: &Query, limit: usize) -> Answered {
-    let after = query.text("cursor").map(from_wire::domain).transpose();
-    let after = after.map_err(|_| not_ours())?;
+    let after = query.text("cursor").map(|text| text.strip_prefix('d').ok_or_else(not_ours));
+    let after = after.transpose()?.map(from_wire::domain).transpose().map_err(|_| not_ours())?;
     let page = ask.node().domains(ask.call, after.as_deref(), limit).await?;
     let value = &page.value;
     let shape = wire::Page {
         items: value.items.iter().map(|(name, settings)| shape(name, *settings)).collect(),
-        next_cursor: value.next.as_deref().map(Into::into),
+        next_cursor: value.next.as_deref().map(|name| format!("d{name}").into()),
         total: value.total,
     };
     Ok(Answer::json(&shape).at(page.revision).unstored())

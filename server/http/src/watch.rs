@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::ask::Ask;
 use crate::metrics::Raised;
 use crate::{from_wire, to_wire};
-use actix_web::http::Method;
+use actix_web::http::{Method, Version};
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use leasehold_node::{Change, Watch, WatchFilter, Watched};
@@ -29,6 +29,10 @@ const BREATH: Duration = Duration::from_secs(10);
 
 /// `GET /v1/watch`
 pub(crate) async fn get(ask: Ask) -> Answered {
+    if ask.http.version() < Version::HTTP_11 {
+        // It knows no chunks, so the ends of events could not be told from those of pieces.
+        return Err(Problem::new(400, Code::InvalidRequest, "a stream needs HTTP/1.1").into());
+    }
     let filter = filter(&ask)?;
     let from = from(&ask)?;
     if ask.http.method() == Method::HEAD {

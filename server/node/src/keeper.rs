@@ -229,7 +229,11 @@ impl Keeper {
         self.gauges();
         let since = self.machine.snapshot_index();
         let enough = self.machine.snapshot_bytes().max(self.snapshot_log_bytes);
-        if self.log.bytes_since(since) >= enough
+        // A snapshot of everything would take the space that is kept for what frees some of it.
+        let short = self.reserve.is_needed();
+        self.history.spare_space(short);
+        if !short
+            && self.log.bytes_since(since) >= enough
             && let Err(fatal) = self.raft.trigger().snapshot().await
         {
             tracing::warn!(error = %fatal, "no snapshot was started");

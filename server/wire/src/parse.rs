@@ -5,7 +5,7 @@
 //! names the field and says what is allowed there.
 
 use crate::diagnose;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -118,7 +118,35 @@ impl std::error::Error for Invalid {}
 /// # Errors
 /// [`Invalid`] names the first field that is wrong.
 pub fn parse<'a, T: Shape<'a>>(body: &'a [u8]) -> Result<T, Invalid> {
-    serde_json::from_slice(body).map_err(|cause| diagnose::explain(body, T::FIELDS, &cause))
+    let read = match serde_json::from_slice(body) {
+        // Serde takes the values of a struct as a list too, in the order of its fields.
+        Ok(_) if has_list_for_object(body) => Err(de::Error::custom("an object was expected")),
+        read => read,
+    };
+    read.map_err(|cause| diagnose::explain(body, T::FIELDS, &cause))
+}
+
+/// Whether a list stands where only an object may: as the whole body, or in another list. No shape
+/// has a list of lists.
+fn has_list_for_object(body: &[u8]) -> bool {
+    if !body.contains(&b'[') {
+        return false;
+    }
+    // Valid JSON by now, so brackets match.
+    let (mut lists, mut in_text, mut escaped) = (Vec::new(), false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'[' if lists.last().is_none_or(|in_list| *in_list) => return true,
+            b'[' | b'{' => lists.push(*byte == b'['),
+            b']' | b'}' => drop(lists.pop()),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Reads an optional field that is there: `null` is an error, not an absence.

@@ -327,3 +327,21 @@ fn the_table_of_fields_explains_whatever_the_types_refuse() {
         }
     }
 }
+
+#[test]
+fn a_list_is_no_object_wherever_it_stands() {
+    refused(r#"["r","c",5000]"#, None, "must be an object");
+    refused(with(r#""ttl_ms":1,"holding":[["r",1]]"#), Some("holding[0]"), "must be an object");
+    let text = r#"{"operations":[["release","r",null,1]]}"#;
+    let invalid = parse::<Batch<'_>>(text.as_bytes()).expect_err("a list is no operation");
+    assert_eq!(invalid.field.as_deref(), Some("operations[0]"), "{invalid:?}");
+    for body in [r#"["r",1]"#, "[]", " [9]"] {
+        assert!(parse::<SetDomain>(body.as_bytes()).is_err(), "{body}");
+        assert!(parse::<KeepAlive<'_>>(body.as_bytes()).is_err(), "{body}");
+        assert!(parse::<Release<'_>>(body.as_bytes()).is_err(), "{body}");
+    }
+    // Brackets in texts are texts.
+    parse::<Release<'_>>(br#"{"resource":"[[\"[","token":1}"#).expect("valid");
+    let lists = br#"{"lease_ids":["[[","a"]}"#;
+    parse::<KeepAliveMany<'_>>(lists).expect("valid");
+}

@@ -149,9 +149,13 @@ impl Reply {
     /// A renewal, valid for this long.
     #[must_use]
     pub fn renewed(valid_for_ms: u64) -> Self {
-        let ended_grants = Vec::new();
-        let expires_in_ms = valid_for_ms;
-        Self::json(200, &leasehold_wire::Renewed { expires_in_ms, valid_for_ms, ended_grants })
+        let renewed = leasehold_wire::Renewed {
+            expires_in_ms: valid_for_ms,
+            valid_for_ms,
+            ended_grants: Vec::new(),
+            draining_grants: Vec::new(),
+        };
+        Self::json(200, &renewed)
     }
 
     /// What [`Reply::Answer`] looks like on the wire, for cutting it.

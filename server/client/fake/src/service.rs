@@ -115,8 +115,13 @@ impl Table {
         if !self.holds(&asked.resource, asked.token) {
             return Reply::code(410, Code::GrantEnded);
         }
-        let (expires_in_ms, valid_for_ms) = (VALID_FOR_MS, VALID_FOR_MS);
-        Reply::json(200, &Renewed { expires_in_ms, valid_for_ms, ended_grants: Vec::new() })
+        let renewed = Renewed {
+            expires_in_ms: VALID_FOR_MS,
+            valid_for_ms: VALID_FOR_MS,
+            ended_grants: Vec::new(),
+            draining_grants: Vec::new(),
+        };
+        Reply::json(200, &renewed)
     }
 
     fn release(&mut self, asked: &Release<'_>) -> Reply {
@@ -166,6 +171,7 @@ impl Table {
             valid_for_ms: Some(VALID_FOR_MS),
             code: None,
             ended_grants: Vec::new(),
+            draining_grants: Vec::new(),
         };
         Reply::json(200, &kept)
     }

@@ -158,6 +158,11 @@ impl History {
         self.core.pending.set_retention(|retention| retention.keep = count);
     }
 
+    /// While disk space is short: writes less often, which takes less of it.
+    pub(crate) fn spare_space(&self, spare: bool) {
+        self.core.pending.set_spare(spare);
+    }
+
     /// Forgets what ended before this instant, by the proposers' wall clocks.
     pub(crate) fn trim_before(&self, ms: u64) {
         self.core.pending.set_retention(|retention| {

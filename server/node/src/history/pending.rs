@@ -8,9 +8,12 @@ use crate::change::Change;
 use crate::fatal::StorageFault;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
+
+/// How much longer records stay in memory alone while disk space is short. The log has them.
+const SPARE_FACTOR: u32 = 12;
 
 /// What is to be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub(super) struct Pending {
     max: usize,
     batch: usize,
     settle: Duration,
+    /// Disk space is short: write less often, in larger batches, which take less of it.
+    spare: AtomicBool,
 }
 
 struct State {
@@ -94,6 +99,7 @@ impl Pending {
             max: setup.pending_max,
             batch: setup.batch,
             settle: setup.settle,
+            spare: AtomicBool::new(false),
         }
     }
 
@@ -158,6 +164,14 @@ impl Pending {
         }
     }
 
+    pub(super) fn set_spare(&self, spare: bool) {
+        self.spare.store(spare, Ordering::Relaxed);
+    }
+
+    fn patience(&self) -> Duration {
+        if self.spare.load(Ordering::Relaxed) { self.settle * SPARE_FACTOR } else { self.settle }
+    }
+
     pub(super) fn before_ms(&self) -> u64 {
         self.before_ms.load(Ordering::Acquire)
     }
@@ -186,7 +200,7 @@ impl Pending {
     /// Sleeps until there is something to write or to forget.
     pub(super) fn next(&self) -> Job {
         let mut state = self.state.lock();
-        while !state.is_due(self.batch, self.settle) {
+        while !state.is_due(self.batch, self.patience()) {
             self.work.wait_for(&mut state, self.settle.max(Duration::from_millis(1)));
         }
         let generation = Arc::new(std::mem::take(&mut state.current));
