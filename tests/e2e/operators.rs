@@ -119,10 +119,10 @@ fn a_grant_ended_now_says_that_its_holder_may_not_know() {
     assert_eq!(
         audit(&mut client),
         [
-            "force_release_now r stuck grant_ended",
+            "force_release_now r stuck not_live",
             "force_release_now r stuck done",
-            "force_release_now s stuck grant_ended",
-            "force_release_now r stuck grant_ended",
+            "force_release_now s stuck not_live",
+            "force_release_now r stuck not_live",
         ]
     );
 }
@@ -145,8 +145,8 @@ fn a_revoked_lease_ends_with_all_that_is_on_it() {
     assert_eq!(
         audit(&mut client),
         [
-            "revoke_lease 00000000.. typo lease_ended".to_owned(),
-            format!("revoke_lease {short} left the company lease_ended"),
+            "revoke_lease 00000000.. typo no_lease".to_owned(),
+            format!("revoke_lease {short} left the company no_lease"),
             format!("revoke_lease {short} left the company done"),
         ]
     );

@@ -21,5 +21,6 @@ pub const COMMAND_NOT_FOUND: u8 = 127;
 
 /// All of them, for `--help`.
 pub const HELP: &str = "\
-Exit codes: 0 done, 1 refused, 64 wrong use, 69 no server could serve, 75 the lock was not got
+Exit codes: 0 done, 1 refused, 64 wrong use, 69 no server could serve, 74 the output could not be
+written, 75 the lock was not got
 (held, wait over, or refused to protect others), 76 the lock was lost or had ended.";

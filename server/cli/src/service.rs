@@ -157,7 +157,8 @@ pub(crate) fn told<T: DeserializeOwned>(
 
 /// How the answer is wanted; known before anything can go wrong with the rest.
 pub(crate) fn wanted(given: &ArgMatches) -> Output {
-    match given.get_one::<String>("output").map(String::as_str) {
+    // Completions are no matter of the service, and have no such flag.
+    match given.try_get_one::<String>("output").ok().flatten().map(String::as_str) {
         Some("json") => Output::Json,
         _ => Output::Human,
     }

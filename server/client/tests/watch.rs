@@ -27,6 +27,7 @@ fn event(revision: u64) -> Event<'static> {
         by: None,
         action: None,
         reason: None,
+        result: None,
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) async fn stats(ask: Ask) -> Answered {
         grants: counts.grants as u64,
         waiters: counts.tickets as u64,
         leases: counts.leases as u64,
-        clients: counts.clients as u64,
+        clients: stats.clients as u64,
         oldest_event: stats.oldest_change.map(|revision| revision.to_string().into()),
         watch_streams: app.metrics.streams_open() as u64,
         usage: stats.usage.iter().chain(&own_usage(&ask)).map(usage).collect(),

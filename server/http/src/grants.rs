@@ -20,6 +20,10 @@ pub(crate) async fn list(ask: Ask) -> Answered {
     if let Some(token) = query.token("token")? {
         return one(ask, &query, token, resource, at_ms).await;
     }
+    let since_ms = ask.node().grants_complete_since_ms();
+    if at_ms.is_some_and(|at_ms| at_ms < since_ms) {
+        return Err(before_the_record(since_ms).into());
+    }
     let filter = GrantsFilter {
         resource,
         client: query.text("client_id").map(from_wire::client_id).transpose()?,
@@ -85,6 +89,15 @@ fn unknown(token: Token, why: NoGrant) -> Fault {
     };
     let problem = Problem::new(404, Code::NotFound, detail);
     Problem { reason: Some(reason.into()), token: Some(token.0), ..problem }.into()
+}
+
+/// Not an empty page: that would say that nothing was valid.
+fn before_the_record(since_ms: u64) -> Problem<'static> {
+    let since = Time(since_ms);
+    let detail = format!(
+        "not all that was valid then is known any more: the record is whole from {since} on"
+    );
+    Problem { reason: Some("forgotten".into()), ..Problem::new(404, Code::NotFound, detail) }
 }
 
 fn elsewhere(seen: &GrantSeen) -> Problem<'static> {

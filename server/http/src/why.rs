@@ -41,7 +41,7 @@ fn shape(status: &WhyStatus) -> wire::Why<'_> {
         request_id: request.map(|id| id.as_str().into()),
         state: state(status),
         explanation: explanation(status).into(),
-        code: code(standing.refusal.as_ref()),
+        code: code(standing.refusal.as_ref(), state(status)),
         token: grant.map(|grant| grant.token.0),
         waiter: status.waiter.as_ref().map(to_wire::waiter),
         ahead: status.ahead.iter().map(to_wire::waiter).collect(),
@@ -73,9 +73,10 @@ fn state(status: &WhyStatus) -> WhyState {
     }
 }
 
-fn code(refusal: Option<&Refusal>) -> Option<Code> {
+fn code(refusal: Option<&Refusal>, state: WhyState) -> Option<Code> {
     match refusal? {
         Refusal::Full { .. } => Some(Code::Shed),
+        _ if state == WhyState::WouldBeRefused => Some(Code::Shed),
         _ => Some(Code::Held),
     }
 }

@@ -3,7 +3,7 @@
 //! Smaller than the core's event, which holds whole grants: hundreds of thousands are kept.
 
 use leasehold_core::command::{Action, EndedHow, ForceWhen, LeftHow, Mode};
-use leasehold_core::outcome::{AuditRecord, Event, EventKind};
+use leasehold_core::outcome::{AuditRecord, AuditResult, Event, EventKind};
 use leasehold_core::{ClientId, Principal, ResourceName, Token};
 use std::sync::Arc;
 
@@ -97,6 +97,8 @@ pub enum ChangeKind {
         token: Option<Token>,
         /// Why.
         reason: Arc<str>,
+        /// What came of it.
+        result: AuditResult,
     },
     /// The limits changed.
     LimitsChanged,
@@ -221,6 +223,7 @@ fn audited(record: &AuditRecord) -> ChangeKind {
         domain,
         token,
         reason: order.reason.clone(),
+        result: record.result,
     }
 }
 

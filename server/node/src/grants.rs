@@ -203,6 +203,13 @@ impl Node {
         Ok((page.records, page.next))
     }
 
+    /// The instant from which on every grant is known that was valid: what ended before it may
+    /// have been dropped.
+    #[must_use]
+    pub fn grants_complete_since_ms(&self) -> u64 {
+        self.inner.history.complete_since_ms()
+    }
+
     /// The grant with a token.
     ///
     /// # Errors

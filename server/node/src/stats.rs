@@ -11,6 +11,8 @@ use leasehold_core::{Limits, Token};
 pub struct Stats {
     /// How much there is of everything.
     pub counts: Counts,
+    /// Clients with a lease.
+    pub clients: usize,
     /// The newest change.
     pub revision: u64,
     /// The newest token.
@@ -48,13 +50,14 @@ impl Node {
         let table = self.inner.shared.table.read();
         let (counts, limits) = (table.counts(), table.limits().clone());
         let (revision, last_token) = (table.revision(), table.last_token());
+        let clients = table.clients_total();
         drop(table);
         let mut usage = usage(&counts, &limits, last_token);
         usage.push(Usage { name: "history_max", used: records, max: limits.history_max });
         let (queued, queue_max) = self.inner.batcher.load();
         usage.push(Usage { name: "propose_queue_max", used: queued, max: queue_max });
         let storage_full = self.inner.reserve.is_needed();
-        Ok(Stats { counts, revision, last_token, oldest_change, usage, storage_full })
+        Ok(Stats { counts, clients, revision, last_token, oldest_change, usage, storage_full })
     }
 }
 

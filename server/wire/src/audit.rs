@@ -27,6 +27,7 @@ pub struct AuditRecord<'a> {
     pub token: Option<u64>,
     /// Why, in the words of whoever did it.
     pub reason: Cow<'a, str>,
-    /// `done`, or the code of the refusal.
+    /// `done`, or why nothing was: `not_live` (the token held nothing there), `no_lease`,
+    /// `version_differs`, `full`.
     pub result: Cow<'a, str>,
 }

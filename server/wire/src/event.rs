@@ -57,6 +57,9 @@ pub struct Event<'a> {
     /// Why an operator did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
+    /// What came of what an operator did: `done`, or why nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Cow<'a, str>>,
 }
 
 macro_rules! kinds {

@@ -24,7 +24,8 @@ pub struct Why<'a> {
     pub state: WhyState,
     /// The same as a sentence for people.
     pub explanation: Cow<'a, str>,
-    /// The code that an exclusive request without a wait would get now.
+    /// The code that an exclusive request without a wait would get now, or, where it could not
+    /// even stand in line, one with a wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
     /// The token, if it holds the lock.

@@ -357,6 +357,7 @@ fn events_as_a_watcher_sees_them() {
         by: None,
         action: None,
         reason: None,
+        result: None,
     };
     check("event_least", &least);
     check(
@@ -375,6 +376,7 @@ fn events_as_a_watcher_sees_them() {
             by: Some("alice".into()),
             action: Some("force_release_now".into()),
             reason: Some("the job hangs".into()),
+            result: Some("done".into()),
             ..least
         },
     );

@@ -226,6 +226,7 @@ impl Table {
             by: None,
             action: None,
             reason: None,
+            result: None,
         };
         self.watchers.retain(|watcher| watcher.send(block(&event)).is_ok());
         self.events.push(event);

@@ -24,6 +24,7 @@ pub(crate) fn event(change: &Change) -> wire::Event<'_> {
         by: None,
         action: None,
         reason: None,
+        result: None,
     };
     match &change.kind {
         ChangeKind::LeaseOpened { client, ttl_ms } => wire::Event {
@@ -70,16 +71,19 @@ pub(crate) fn event(change: &Change) -> wire::Event<'_> {
         ChangeKind::Draining { grant } => {
             wire::Event { event: EventKind::Draining, ..of_grant(grant, blank) }
         }
-        ChangeKind::Audited { by, action, resource, domain, token, reason } => wire::Event {
-            event: EventKind::Audited,
-            resource: resource.as_ref().map(|resource| resource.as_str().into()),
-            domain: domain.as_deref().map(Into::into),
-            token: token.map(|token| token.0),
-            by: Some(by.as_str().into()),
-            action: Some((&**action).into()),
-            reason: Some((&**reason).into()),
-            ..blank
-        },
+        ChangeKind::Audited { by, action, resource, domain, token, reason, result: came } => {
+            wire::Event {
+                result: Some(result(*came).into()),
+                event: EventKind::Audited,
+                resource: resource.as_ref().map(|resource| resource.as_str().into()),
+                domain: domain.as_deref().map(Into::into),
+                token: token.map(|token| token.0),
+                by: Some(by.as_str().into()),
+                action: Some((&**action).into()),
+                reason: Some((&**reason).into()),
+                ..blank
+            }
+        }
         ChangeKind::LimitsChanged => wire::Event { event: EventKind::LimitsChanged, ..blank },
         ChangeKind::DomainChanged { domain } => wire::Event {
             event: EventKind::DomainChanged,
@@ -170,13 +174,13 @@ pub(crate) fn audit_record(deed: &Deed) -> wire::AuditRecord<'_> {
     }
 }
 
-/// `done`, or the code that the operator was answered with.
+/// `done`, or why nothing was.
 fn result(result: AuditResult) -> &'static str {
     match result {
         AuditResult::Done => "done",
-        AuditResult::NotLive => wire::Code::GrantEnded.as_str(),
-        AuditResult::NoLease => wire::Code::LeaseEnded.as_str(),
-        AuditResult::VersionDiffers => wire::Code::PreconditionFailed.as_str(),
-        AuditResult::Full => wire::Code::Shed.as_str(),
+        AuditResult::NotLive => "not_live",
+        AuditResult::NoLease => "no_lease",
+        AuditResult::VersionDiffers => "version_differs",
+        AuditResult::Full => "full",
     }
 }

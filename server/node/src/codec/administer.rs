@@ -102,7 +102,7 @@ struct StoredAudit<'a> {
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy)]
-enum StoredResult {
+pub(super) enum StoredResult {
     Done,
     NotLive,
     NoLease,
@@ -123,7 +123,7 @@ pub(crate) fn decode_audit(bytes: &[u8]) -> Result<(u64, AuditRecord), DecodeErr
     Ok((stored.at_ms, record))
 }
 
-fn result_out(result: AuditResult) -> StoredResult {
+pub(super) fn result_out(result: AuditResult) -> StoredResult {
     match result {
         AuditResult::Done => StoredResult::Done,
         AuditResult::NotLive => StoredResult::NotLive,
@@ -133,7 +133,7 @@ fn result_out(result: AuditResult) -> StoredResult {
     }
 }
 
-fn result_in(stored: StoredResult) -> AuditResult {
+pub(super) fn result_in(stored: StoredResult) -> AuditResult {
     match stored {
         StoredResult::Done => AuditResult::Done,
         StoredResult::NotLive => AuditResult::NotLive,

@@ -1,6 +1,7 @@
 //! Changes as watchers are told of them, many in one value: their numbers follow each other, so
 //! only the first one's is stored, as the key.
 
+use super::administer::{StoredResult, result_in, result_out};
 use super::words::{
     StoredEnded, StoredLeft, StoredMode, client_in, ended_in, ended_out, left_in, left_out,
     mode_in, mode_out, principal_in, resource_in,
@@ -75,6 +76,7 @@ enum StoredKind<'a> {
         domain: Option<&'a str>,
         token: Option<u64>,
         reason: &'a str,
+        result: StoredResult,
     },
     LimitsChanged,
     DomainChanged {
@@ -141,7 +143,7 @@ fn kind_out(kind: &ChangeKind) -> StoredKind<'_> {
             how: ended_out(*how),
         },
         ChangeKind::Draining { grant } => StoredKind::Draining { grant: named_out(grant) },
-        ChangeKind::Audited { by, action, resource, domain, token, reason } => {
+        ChangeKind::Audited { by, action, resource, domain, token, reason, result } => {
             StoredKind::Audited {
                 by: by.as_str(),
                 action,
@@ -149,6 +151,7 @@ fn kind_out(kind: &ChangeKind) -> StoredKind<'_> {
                 domain: domain.as_deref(),
                 token: token.map(|token| token.0),
                 reason,
+                result: result_out(*result),
             }
         }
         ChangeKind::LimitsChanged => StoredKind::LimitsChanged,
@@ -200,7 +203,7 @@ fn kind_in(stored: StoredKind<'_>) -> Result<ChangeKind, DecodeError> {
             ChangeKind::Ended { grant: named_in(&grant)?, granted_at_ms, how: ended_in(how) }
         }
         StoredKind::Draining { grant } => ChangeKind::Draining { grant: named_in(&grant)? },
-        StoredKind::Audited { by, action, resource, domain, token, reason } => {
+        StoredKind::Audited { by, action, resource, domain, token, reason, result } => {
             ChangeKind::Audited {
                 by: principal_in(by)?,
                 action: Arc::from(action),
@@ -208,6 +211,7 @@ fn kind_in(stored: StoredKind<'_>) -> Result<ChangeKind, DecodeError> {
                 domain: domain.map(Arc::from),
                 token: token.map(Token),
                 reason: Arc::from(reason),
+                result: result_in(result),
             }
         }
         StoredKind::LimitsChanged => ChangeKind::LimitsChanged,

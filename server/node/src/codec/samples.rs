@@ -312,6 +312,7 @@ pub(crate) fn changes() -> Vec<Change> {
             domain: Some(Arc::from("payments")),
             token: Some(Token(41)),
             reason: Arc::from("stuck"),
+            result: AuditResult::NotLive,
         },
         ChangeKind::LimitsChanged,
         ChangeKind::DomainChanged { domain: Arc::from("payments") },

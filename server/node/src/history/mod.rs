@@ -152,8 +152,12 @@ impl History {
         self.core.pending.flush(upto)
     }
 
-    /// Keeps this many records at most, to within one batch, forgetting those that ended first
-    /// in parts of a sixteenth.
+    /// Whatever ended at this instant or later is on record.
+    pub(crate) fn complete_since_ms(&self) -> u64 {
+        self.view().dropped_ms.max(self.core.pending.before_ms())
+    }
+
+    /// Keeps this many records, forgetting those that ended first in parts of about a sixteenth.
     pub(crate) fn keep_at_most(&self, count: u64) {
         self.core.pending.set_retention(|retention| retention.keep = count);
     }

@@ -17,6 +17,7 @@ const APPLIED: &str = "applied";
 const FIRST: &str = "first";
 const CURRENT: &str = "current";
 const BEFORE_MS: &str = "before_ms";
+const DROPPED_MS: &str = "dropped_ms";
 
 /// Changes by the number of the first, [`super::journal::BLOCK`] at most. Values: see
 /// `codec::change`.
@@ -39,6 +40,8 @@ pub(super) struct Layout {
     pub(super) current: u64,
     /// What ended before this instant is forgotten, even where it is still there.
     pub(super) before_ms: u64,
+    /// When the last of those ended that were dropped.
+    pub(super) dropped_ms: u64,
 }
 
 /// The tables of one partition, for writing.
@@ -71,6 +74,7 @@ pub(super) struct View {
     pub(super) partitions: Vec<Partition>,
     pub(super) changes: Option<ReadOnlyTable<u64, &'static [u8]>>,
     pub(super) audit: Option<ReadOnlyTable<u64, &'static [u8]>>,
+    pub(super) dropped_ms: u64,
 }
 
 /// The names of a partition's tables.
@@ -149,6 +153,7 @@ impl View {
             partitions: partitions.collect::<Result<_, _>>()?,
             changes: optional(&txn, CHANGES)?,
             audit: optional(&txn, AUDIT)?,
+            dropped_ms: layout.dropped_ms,
         })
     }
 }
@@ -172,6 +177,7 @@ fn layout(meta: &impl ReadableTable<&'static str, u64>) -> Result<Layout, redb::
         first: get(FIRST)?,
         current: get(CURRENT)?,
         before_ms: get(BEFORE_MS)?,
+        dropped_ms: get(DROPPED_MS)?,
     })
 }
 
@@ -181,6 +187,7 @@ pub(super) fn write_layout(txn: &WriteTransaction, layout: Layout) -> Result<(),
     meta.insert(FIRST, layout.first)?;
     meta.insert(CURRENT, layout.current)?;
     meta.insert(BEFORE_MS, layout.before_ms)?;
+    meta.insert(DROPPED_MS, layout.dropped_ms)?;
     Ok(())
 }
 

@@ -4,7 +4,8 @@ use super::pending::Retention;
 use super::tables::{self, Filling, Layout};
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 
-/// Partitions that the bound is spread over: the file holds at least 15 of 16 parts of what it may.
+/// Partitions that the bound is spread over: the file holds what it must, and at most about a
+/// sixteenth or one batch more.
 const PARTITIONS: u64 = 16;
 /// Larger ones would make the trees deep, and random rows touch more pages.
 const PARTITION_MAX: u64 = 65_536;
@@ -30,9 +31,11 @@ pub(super) fn trim(
         total += Filling::open(txn, layout.current)?.records.len()?;
     }
     for len in lens {
-        if total <= retention.keep && !is_over(txn, layout.first, retention)? {
+        let ended = span_ms(&Filling::open(txn, layout.first)?)?;
+        if total - len < retention.keep && !is_over(txn, layout.first, retention)? {
             break;
         }
+        layout.dropped_ms = layout.dropped_ms.max(ended.map_or(0, |(_, last)| last));
         tables::delete(txn, layout.first)?;
         layout.first += 1;
         total -= len;
