@@ -45,6 +45,65 @@ fn a_drained_grant_is_not_renewed_and_lets_nobody_in_before_its_deadline() {
 }
 
 #[test]
+fn a_drained_grant_on_a_lease_for_many_ends_in_time_although_the_lease_is_kept() {
+    let server = server();
+    let mut client = server.client();
+    let lease = client.open_lease("a", 2_000);
+    let [drained, kept] =
+        ["r", "s"].map(|resource| client.acquire(&ask_on(resource, "a", &lease)).token());
+    client.keep_alive(&lease).ok();
+    let order = force(&mut client, "r", drained, "drain").ok();
+    let left = order["expires_in_ms"].as_u64().expect("a number");
+    assert!(left <= 2_000, "{order}");
+    // Kept alive as its owner should, and told each time which grant that does not keep.
+    let mut valid = u64::MAX;
+    let mut named = 0;
+    eventually("the grant ends", || {
+        let kept_alive = client.keep_alive(&lease).ok();
+        assert!(kept_alive["valid_for_ms"].as_u64() > Some(1_900), "{kept_alive}");
+        let draining = &kept_alive["draining_grants"][0];
+        if draining.is_null() {
+            assert_eq!(kept_alive["ended_grants"][0]["token"], drained, "{kept_alive}");
+            return true;
+        }
+        assert_eq!((&draining["resource"], &draining["token"]), (&json!("r"), &json!(drained)));
+        let now = draining["valid_for_ms"].as_u64().expect("a number");
+        assert!(now <= valid, "{now} after {valid}");
+        let shown = client.lock("r");
+        if let Some(shown) = shown["holders"][0]["expires_in_ms"].as_u64() {
+            assert!(shown <= now + 200, "{shown} and {draining}");
+        }
+        (valid, named) = (now, named + 1);
+        false
+    });
+    assert!(named > 0, "it was named while it ran out");
+    assert_eq!(client.lock("r")["state"], "free");
+    assert_eq!(client.holders("s"), [kept]);
+}
+
+#[test]
+fn what_ended_by_force_is_named_until_nobody_can_believe_in_it_any_more() {
+    let server = server();
+    let mut client = server.client();
+    let lease = client.open_lease("a", 1_500);
+    let token = client.acquire(&ask_on("r", "a", &lease)).token();
+    force(&mut client, "r", token, "now").ok();
+    let first = std::time::Instant::now();
+    // Any of these answers might have been lost.
+    let mut last_named = first;
+    eventually("it is named no more", || {
+        let kept = client.keep_alive(&lease).ok();
+        let is_named = kept["ended_grants"][0]["token"] == token;
+        if is_named {
+            last_named = std::time::Instant::now();
+        }
+        !is_named
+    });
+    let named_for = last_named - first;
+    assert!(named_for >= std::time::Duration::from_millis(1_500), "only for {named_for:?}");
+}
+
+#[test]
 fn a_grant_ended_now_says_that_its_holder_may_not_know() {
     let server = server();
     let mut client = server.client();

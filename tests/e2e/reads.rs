@@ -26,6 +26,15 @@ fn walk(client: &mut Client, query: &str) -> Vec<String> {
 }
 
 #[test]
+fn the_last_token_of_a_lock_with_very_many_holders_is_the_last() {
+    let server = server();
+    let mut client = server.client();
+    let shared = |i: u64| with(ask("r", &format!("c{i}"), 60_000), json!({"mode": "shared"}));
+    let last = (0..300).map(|i| client.acquire(&shared(i)).token()).last();
+    assert_eq!(client.lock("r")["last_token"].as_u64(), last);
+}
+
+#[test]
 fn locks_are_listed_by_name_page_by_page_and_by_what_one_looks_for() {
     let server = server();
     let mut client = server.client();

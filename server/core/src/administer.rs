@@ -16,7 +16,7 @@ impl Step<'_> {
             Action::RevokeLease { lease } => self.revoke_lease(*lease),
             Action::SetDomain { domain, limits, expected } => {
                 match self.set_domain(domain, *limits, *expected) {
-                    Ok(()) => Outcome::Done { more: false },
+                    Ok(version) => Outcome::DomainSet { version },
                     Err(refusal) => Outcome::Refused(refusal),
                 }
             }
@@ -38,7 +38,7 @@ impl Step<'_> {
         domain: &Arc<str>,
         limits: Option<DomainLimits>,
         expected: Expected,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Revision>, Refusal> {
         let before = self.state.domains.get(domain).copied();
         let current = before.map(|settings| settings.version);
         let as_expected = match expected {
@@ -54,7 +54,7 @@ impl Step<'_> {
             return Err(Refusal::Full { bound: Bound::Domains, max, queue_length: 0 });
         }
         if before.map(|settings| settings.limits) == limits {
-            return Ok(());
+            return Ok(current);
         }
         // That of the event which tells of it.
         let version = Revision(self.state.head.revision + 1);
@@ -65,7 +65,7 @@ impl Step<'_> {
             None => drop(self.state.domains.remove(domain)),
         }
         self.emit(EventKind::DomainChanged { domain: domain.clone() });
-        Ok(())
+        Ok(limits.map(|_| version))
     }
 }
 

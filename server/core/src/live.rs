@@ -5,7 +5,7 @@ use crate::ids::Token;
 use crate::index::Piece;
 use crate::list::{LOOKS_MAX, Slice};
 use crate::machine::LockTable;
-use crate::name::ClientId;
+use crate::name::{ClientId, ResourceName};
 use crate::outcome::Grant;
 use crate::state::Item;
 use std::ops::Bound;
@@ -38,6 +38,19 @@ impl LockTable {
             }
         }
         Token(low)
+    }
+
+    /// Live grants of a resource with tokens below `before`, the highest first.
+    pub fn newest_grants_on(
+        &self,
+        resource: &ResourceName,
+        before: Option<Token>,
+        limit: usize,
+        wanted: impl Fn(&Grant) -> bool,
+    ) -> Slice<Arc<Grant>, Token> {
+        let lock = self.state.locks.get(resource);
+        let tokens = lock.into_iter().flat_map(|lock| lock.holders.downwards_from(before));
+        cut(tokens.map(|token| (token, self.state.grants.get(&token))), limit, wanted)
     }
 
     /// Live grants of a client before `before`: those on leases for many things first, and of
@@ -80,7 +93,7 @@ mod tests {
     use crate::command::{Acquire, Basis, Command, GrantRef, Header, Mode};
     use crate::ids::LeaseId;
     use crate::limits::Limits;
-    use crate::name::{Owner, Principal, ResourceName};
+    use crate::name::{Owner, Principal};
 
     fn owner() -> Owner {
         Owner {

@@ -244,6 +244,11 @@ pub enum Outcome {
         /// There is more on the lease than one step may end: propose [`crate::Command::Continue`].
         more: bool,
     },
+    /// The domain has set this for itself.
+    DomainSet {
+        /// The version of its settings; `None` if there are none any more.
+        version: Option<Revision>,
+    },
     /// Nothing changed.
     Refused(Refusal),
 }

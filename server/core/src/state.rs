@@ -173,6 +173,23 @@ impl Holders {
         }
     }
 
+    pub(crate) fn highest(&self) -> Option<Token> {
+        self.downwards_from(None).next()
+    }
+
+    /// Those below `before`, the highest first.
+    pub(crate) fn downwards_from(
+        &self,
+        before: Option<Token>,
+    ) -> Box<dyn Iterator<Item = Token> + '_> {
+        let before = before.unwrap_or(Token(u64::MAX));
+        match self {
+            Self::None => Box::new(std::iter::empty()),
+            Self::One(token) => Box::new(std::iter::once(*token).filter(move |t| *t < before)),
+            Self::Many(tokens) => Box::new(tokens.range(..before).rev().copied()),
+        }
+    }
+
     pub(crate) fn add(&mut self, token: Token) {
         *self = match std::mem::take(self) {
             Self::None => Self::One(token),

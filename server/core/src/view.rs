@@ -359,6 +359,12 @@ impl LockTable {
         }
     }
 
+    /// The highest token among the live grants of a resource.
+    #[must_use]
+    pub fn highest_live_token(&self, resource: &ResourceName) -> Option<Token> {
+        self.state.locks.get(resource).and_then(|lock| lock.holders.highest())
+    }
+
     /// The token of the live exclusive grant of a resource.
     #[must_use]
     pub fn exclusive_token(&self, resource: &ResourceName) -> Option<Token> {

@@ -856,7 +856,8 @@ impl Naive {
             let own = limits.map(|limits| DomainSettings { limits, version });
             self.domains.extend(own.map(|own| (domain.to_string(), own)));
         }
-        DONE
+        let version = self.domains.get(&**domain).map(|own| own.version);
+        Ok(Outcome::DomainSet { version })
     }
 
     fn force(

@@ -21,6 +21,8 @@ pub(crate) fn outcome(outcome: &Outcome) -> String {
         Outcome::LeaseOpened { ttl_ms } => format!("opened ttl={ttl_ms}"),
         Outcome::Renewed { lease, ttl_ms } => format!("renewed lease={:x} ttl={ttl_ms}", lease.0),
         Outcome::Released => "released".to_owned(),
+        Outcome::DomainSet { version: Some(version) } => format!("version is {version}"),
+        Outcome::DomainSet { version: None } => "no version any more".to_owned(),
         Outcome::Done { more: false } => "done".to_owned(),
         Outcome::Done { more: true } => "done, more".to_owned(),
         Outcome::Refused(refusal) => format!("refused: {}", why(refusal)),

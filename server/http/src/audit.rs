@@ -2,8 +2,7 @@
 
 use crate::answer::{Answer, Answered};
 use crate::ask::Ask;
-use crate::from_wire;
-use crate::locks::{LIMIT, LIMIT_DEFAULT};
+use crate::locks::{LIMIT, LIMIT_DEFAULT, not_ours};
 use crate::to_wire;
 use leasehold_wire as wire;
 
@@ -13,7 +12,7 @@ pub(crate) const PARAMETERS: &[&str] = &["limit", "cursor"];
 pub(crate) async fn list(ask: Ask) -> Answered {
     let query = ask.query(PARAMETERS)?;
     let before = query.text("cursor").map(|text| text.parse::<u64>());
-    let before = before.transpose().map_err(|_| from_wire::foreign_cursor())?;
+    let before = before.transpose().map_err(|_| not_ours())?;
     let limit = query.number("limit", LIMIT)?.unwrap_or(LIMIT_DEFAULT);
     let page = ask.node().audit(ask.call, before, limit).await?;
     let shape = wire::Page {

@@ -4,7 +4,7 @@ use crate::answer::{Answer, Answered};
 use crate::ask::Ask;
 use crate::fault::Fault;
 use crate::from_wire;
-use crate::locks::{LIMIT, LIMIT_DEFAULT};
+use crate::locks::{LIMIT, LIMIT_DEFAULT, not_ours};
 use crate::query::Query;
 use actix_web::http::header::{self, HeaderMap};
 use leasehold_core::Revision;
@@ -34,7 +34,7 @@ pub(crate) async fn get(ask: Ask) -> Answered {
 
 async fn list(ask: Ask, query: &Query, limit: usize) -> Answered {
     let after = query.text("cursor").map(from_wire::domain).transpose();
-    let after = after.map_err(|_| from_wire::foreign_cursor())?;
+    let after = after.map_err(|_| not_ours())?;
     let page = ask.node().domains(ask.call, after.as_deref(), limit).await?;
     let value = &page.value;
     let shape = wire::Page {
@@ -50,9 +50,11 @@ pub(crate) async fn put(mut ask: Ask) -> Answered {
     let body = ask.body().await?;
     let wanted: wire::SetDomain = wire::parse(&body)?;
     let limits = from_wire::domain_limits(&wanted)?;
-    let (domain, settings, revision) = change(&ask, Some(limits)).await?;
-    let settings = settings.ok_or_else(|| none_set(&domain))?;
-    let answer = Answer::json(&shape(&domain, settings)).tagged(settings.version.0);
+    let (domain, version, revision) = change(&ask, Some(limits)).await?;
+    let version =
+        version.ok_or_else(|| Fault::internal("no version of what was set".to_owned()))?;
+    let settings = DomainSettings { limits, version };
+    let answer = Answer::json(&shape(&domain, settings)).tagged(version.0);
     Ok(answer.at(revision).unstored())
 }
 
@@ -63,11 +65,11 @@ pub(crate) async fn delete(ask: Ask) -> Answered {
     Ok(Answer::json(&shape).at(revision).unstored())
 }
 
-/// Sets or drops what a domain has set, if it is as the caller saw it; answers what is there now.
+/// Sets or drops what a domain has set, if it is as the caller saw it; answers its new version.
 async fn change(
     ask: &Ask,
     limits: Option<DomainLimits>,
-) -> Result<(Arc<str>, Option<DomainSettings>, u64), Fault> {
+) -> Result<(Arc<str>, Option<Revision>, u64), Fault> {
     let query = ask.query(ONE_PARAMETERS)?;
     let domain = from_wire::domain(query.required("domain")?)?;
     let reason = from_wire::reason_or_none(query.text("reason"))?;
@@ -79,8 +81,7 @@ async fn change(
     }
     let done =
         ask.node().set_domain(ask.call, operator, Arc::clone(&domain), limits, expected).await?;
-    let settings = ask.node().domain(ask.call, &domain).await?.value;
-    Ok((domain, settings, done.revision))
+    Ok((domain, done.value, done.revision))
 }
 
 /// Two operators who change the same thing must not undo each other unseen, so every change names

@@ -218,11 +218,6 @@ pub(crate) fn domain_limits(shape: &wire::SetDomain) -> Result<DomainLimits, Inv
 /// The longest line that a domain may allow: as long as it can be written down.
 const QUEUE_MAX: u64 = u32::MAX as u64;
 
-/// What is said of a cursor that no page of the list gave out.
-pub(crate) fn foreign_cursor() -> Invalid {
-    Invalid::field("cursor", "is not from a page of this list", "a `next_cursor`")
-}
-
 pub(crate) fn lease_id(text: &str) -> Result<LeaseId, Invalid> {
     LeaseId::parse(text).ok_or_else(|| {
         Invalid::field(

@@ -3,11 +3,11 @@
 use crate::answer::{Answer, Answered};
 use crate::ask::Ask;
 use crate::fault::Fault;
-use crate::locks::{LIMIT, LIMIT_DEFAULT};
+use crate::locks::{LIMIT, LIMIT_DEFAULT, not_ours};
 use crate::query::Query;
 use crate::{from_wire, to_wire};
 use leasehold_core::{ResourceName, Token};
-use leasehold_node::{GrantSeen, GrantsFilter, NoGrant, is_grants_cursor};
+use leasehold_node::{GrantSeen, GrantsFilter, NoGrant};
 use leasehold_wire::{self as wire, Code, Invalid, Problem, Time};
 
 pub(crate) const PARAMETERS: &[&str] = &["resource", "token", "client_id", "at", "limit", "cursor"];
@@ -26,8 +26,8 @@ pub(crate) async fn list(ask: Ask) -> Answered {
         at_ms,
     };
     let cursor = query.text("cursor");
-    if cursor.is_some_and(|text| !is_grants_cursor(text)) {
-        return Err(from_wire::foreign_cursor().into());
+    if cursor.is_some_and(|text| !filter.goes_on_from(text)) {
+        return Err(not_ours().into());
     }
     let limit = query.number("limit", LIMIT)?.unwrap_or(LIMIT_DEFAULT);
     let page = ask.node().grants(ask.call, filter, cursor, limit).await?;

@@ -46,10 +46,13 @@ pub(crate) async fn keep_alive_many(mut ask: Ask) -> Answered {
     let body = ask.body().await?;
     let shape: wire::KeepAliveMany<'_> = wire::parse(&body)?;
     let (caller, leases) = from_wire::keep_alive_many(&shape, &ask.caller)?;
+    let before = ask.node().revision();
     let renewed = ask.node().keep_alive(ask.call, caller, leases.clone()).await?;
+    // What any of the answers has not seen comes after the lowest of their revisions.
+    let seen = renewed.iter().flatten().map(|renewed| renewed.revision).min();
     let results = leases.into_iter().zip(&renewed).map(|(lease, renewed)| kept(lease, renewed));
-    let revision = ask.node().revision();
-    Ok(Answer::json(&wire::KeptAliveMany { results: results.collect() }).at(revision))
+    let answer = Answer::json(&wire::KeptAliveMany { results: results.collect() });
+    Ok(answer.at(seen.unwrap_or(before)))
 }
 
 fn kept(lease: LeaseId, renewed: &Result<Renewed, Failure>) -> KeptAlive<'static> {
@@ -66,6 +69,7 @@ fn kept(lease: LeaseId, renewed: &Result<Renewed, Failure>) -> KeptAlive<'static
             kept.expires_in_ms = Some(renewed.validity.expires_in_ms);
             kept.valid_for_ms = Some(renewed.validity.valid_for_ms);
             kept.ended_grants = to_wire::ended_grants(&renewed.lost);
+            kept.draining_grants = to_wire::draining_grants(&renewed.draining);
         }
         Err(failure) => kept.code = Some(failure::problem(failure.clone()).code),
     }

@@ -8,8 +8,8 @@ use leasehold_core::list::ClientView;
 use leasehold_core::outcome::{CycleStep, Grant};
 use leasehold_core::row::LostGrant;
 use leasehold_node::{
-    FenceStatus, Granted, Holder, LeaseStatus, LockStatus, LockSummary, Page, Released, Renewed,
-    WaiterStatus,
+    DrainingGrant, FenceStatus, Granted, Holder, LeaseStatus, LockStatus, LockSummary, Page,
+    Released, Renewed, WaiterStatus,
 };
 use leasehold_wire::{self as wire, HexId, Time};
 use std::sync::Arc;
@@ -50,8 +50,18 @@ pub(crate) fn renewed(renewed: &Renewed) -> wire::Renewed<'static> {
         expires_in_ms: renewed.validity.expires_in_ms,
         valid_for_ms: renewed.validity.valid_for_ms,
         ended_grants: ended_grants(&renewed.lost),
-        draining_grants: Vec::new(),
+        draining_grants: draining_grants(&renewed.draining),
     }
+}
+
+pub(crate) fn draining_grants(grants: &[DrainingGrant]) -> Vec<wire::DrainingGrant<'static>> {
+    let shape = |grant: &DrainingGrant| wire::DrainingGrant {
+        resource: owned(grant.resource.as_str()),
+        token: grant.token.0,
+        expires_in_ms: grant.validity.expires_in_ms,
+        valid_for_ms: grant.validity.valid_for_ms,
+    };
+    grants.iter().map(shape).collect()
 }
 
 pub(crate) fn ended_grants(lost: &[LostGrant]) -> Vec<wire::EndedGrant<'static>> {

@@ -40,10 +40,10 @@ pub(crate) async fn get(ask: Ask) -> Answered {
         return Err(too_many(max).into());
     }
     let watch = ask.node().watch(ask.call, filter, from).await?;
-    let position = watch.position();
+    let at = watch.at();
     let stopping = ask.app.stop_signal();
     let streaming = Streaming { app: ask.app, watch, stopping, begun: false, _counted: counted };
-    Ok(Answer::events(streaming.chunks()).at(position))
+    Ok(Answer::events(streaming.chunks()).at(at))
 }
 
 fn too_many(max: usize) -> Problem<'static> {

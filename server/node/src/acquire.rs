@@ -194,7 +194,8 @@ impl Node {
     }
 
     pub(crate) fn holder(&self, grant: &Arc<leasehold_core::outcome::Grant>) -> Holder {
-        Holder { expires_in_ms: self.inner.hub.expires_in_ms(grant.lease, 0), grant: grant.clone() }
+        let expires_in_ms = self.inner.hub.grant_expires_in_ms(grant.lease, grant.token);
+        Holder { expires_in_ms, grant: grant.clone() }
     }
 
     /// A refusal with what only the leader's clock knows, and counted if it names a bound.

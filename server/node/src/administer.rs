@@ -8,7 +8,7 @@ use crate::runtime;
 use leasehold_core::command::{Action, Administer, Caller, Expected, ForceWhen, GrantRef};
 use leasehold_core::limits::{DomainLimits, DomainSettings};
 use leasehold_core::outcome::{AuditRecord, Outcome, Refusal};
-use leasehold_core::{Command, LeaseId, Principal, ResourceName, Token};
+use leasehold_core::{Command, LeaseId, Principal, ResourceName, Revision, Token};
 use std::sync::Arc;
 
 /// Who does something, from where and why.
@@ -65,7 +65,9 @@ impl Node {
     ) -> Result<AtRevision<ForceReleased>, Failure> {
         self.check_leading()?;
         let lease = self.inner.shared.table.read().grant(token).map(|grant| grant.lease);
-        let left_ms = lease.map_or(0, |lease| self.left_ms(lease));
+        // Whoever's deadline is not known here may well believe.
+        let believed = lease.and_then(|lease| self.inner.hub.deadline(lease));
+        let overlap = believed.is_none_or(|at| at > runtime::now());
         let action = Action::ForceRelease { resource: resource.clone(), token, when };
         let told = self.administer(call, operator.clone(), action).await?;
         match told.outcome {
@@ -78,13 +80,14 @@ impl Node {
             }
             outcome => return Err(self.unexpected(outcome)),
         }
+        let hub = &self.inner.hub;
         let value = match when {
             ForceWhen::Drain => ForceReleased {
                 ended: false,
-                expires_in_ms: lease.map_or(0, |lease| self.left_ms(lease)),
+                expires_in_ms: lease.map_or(0, |lease| hub.grant_expires_in_ms(lease, token)),
                 overlap: false,
             },
-            ForceWhen::Now => ForceReleased { ended: true, expires_in_ms: 0, overlap: left_ms > 0 },
+            ForceWhen::Now => ForceReleased { ended: true, expires_in_ms: 0, overlap },
         };
         Ok(AtRevision { value, revision: told.revision })
     }
@@ -112,7 +115,8 @@ impl Node {
         self.done(self.administer(call, operator, Action::RevokeLease { lease }).await?)
     }
 
-    /// Replaces, or with `None` removes, what a domain has set for itself.
+    /// Replaces, or with `None` removes, what a domain has set for itself; answers the version
+    /// that it has from now on.
     ///
     /// # Errors
     /// [`Failure::Refused`] with [`Refusal::VersionDiffers`] if it is not as expected.
@@ -123,10 +127,16 @@ impl Node {
         domain: Arc<str>,
         limits: Option<DomainLimits>,
         expected: Expected,
-    ) -> Result<AtRevision<()>, Failure> {
+    ) -> Result<AtRevision<Option<Revision>>, Failure> {
         self.check_open()?;
         let action = Action::SetDomain { domain, limits, expected };
-        self.done(self.administer(call, operator, action).await?)
+        let told = self.administer(call, operator, action).await?;
+        match told.outcome {
+            Outcome::DomainSet { version } => {
+                Ok(AtRevision { value: version, revision: told.revision })
+            }
+            outcome => Err(self.unexpected(outcome)),
+        }
     }
 
     async fn administer(
@@ -152,11 +162,6 @@ impl Node {
             Outcome::Refused(refusal) => self.explain(refusal),
             other => Failure::Internal(format!("no answer to an operator: {other:?}")),
         }
-    }
-
-    fn left_ms(&self, lease: LeaseId) -> u64 {
-        let left = self.inner.hub.deadline(lease);
-        left.map_or(0, |at| runtime::ms(at.saturating_duration_since(runtime::now())))
     }
 
     /// What a domain has set for itself.

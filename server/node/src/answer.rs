@@ -84,8 +84,21 @@ pub struct Renewed {
     pub validity: Validity,
     /// Grants of the lease that ended without the client's doing.
     pub lost: Vec<LostGrant>,
+    /// Grants of the lease that an operator lets run out: this renewal does not keep them.
+    pub draining: Vec<DrainingGrant>,
     /// The state's revision that it reflects.
     pub revision: u64,
+}
+
+/// A grant that is not renewed any more while its lease is.
+#[derive(Debug, Clone)]
+pub struct DrainingGrant {
+    /// What is held.
+    pub resource: ResourceName,
+    /// Its token.
+    pub token: Token,
+    /// How long it is still valid.
+    pub validity: Validity,
 }
 
 /// A lease that was opened.

@@ -127,10 +127,20 @@ impl fmt::Display for Place {
     }
 }
 
-/// Whether [`Node::grants`] can go on from there.
-#[must_use]
-pub fn is_grants_cursor(text: &str) -> bool {
-    Place::parse(text).is_some()
+impl GrantsFilter {
+    /// Whether [`Node::grants`] can have ended a page of this list there.
+    #[must_use]
+    pub fn goes_on_from(&self, text: &str) -> bool {
+        match Place::parse(text) {
+            Some(Place::Live(_)) => self.resource.is_some() || self.client.is_none(),
+            Some(Place::Of(_)) => self.resource.is_none() && self.client.is_some(),
+            Some(Place::Ended(None)) => true,
+            Some(Place::Ended(Some(cursor))) => {
+                cursor.by_time() == (self.resource.is_none() && self.client.is_none())
+            }
+            None => false,
+        }
+    }
 }
 
 impl Node {
@@ -239,7 +249,11 @@ fn live(
     let wanted = |grant: &Grant| filter.takes(grant);
     match (place, &filter.resource, &filter.client) {
         (Some(Place::Ended(_)), _, _) => (Vec::new(), None),
-        (_, Some(resource), _) => of_resource(table, resource, filter, place, limit),
+        (_, Some(resource), _) => {
+            let before = place.and_then(Place::token);
+            let slice = table.newest_grants_on(resource, before, limit, wanted);
+            (slice.items, slice.next.map(Place::Live))
+        }
         (_, None, Some(client)) => {
             let before = match place {
                 Some(Place::Of(piece)) => Some(piece),
@@ -253,21 +267,4 @@ fn live(
             (slice.items, slice.next.map(Place::Live))
         }
     }
-}
-
-fn of_resource(
-    table: &LockTable,
-    resource: &ResourceName,
-    filter: &GrantsFilter,
-    place: Option<Place>,
-    limit: usize,
-) -> (Vec<Arc<Grant>>, Option<Place>) {
-    let before = place.and_then(Place::token);
-    let mut holders: Vec<_> = table.holders(resource).collect();
-    holders.retain(|grant| before.is_none_or(|before| grant.token < before) && filter.takes(grant));
-    holders.sort_by_key(|grant| std::cmp::Reverse(grant.token));
-    let more = holders.len() > limit;
-    let shown: Vec<_> = holders.into_iter().take(limit).cloned().collect();
-    let last = shown.last().filter(|_| more).map(|grant| Place::Live(grant.token));
-    (shown, last)
 }

@@ -60,7 +60,7 @@ pub use batch::{Operated, Operation};
 pub use change::{Change, ChangeKind, Named, action_name};
 pub use config::{NodeConfig, Timing};
 pub use fatal::StorageFault;
-pub use grants::{GrantSeen, GrantsFilter, NoGrant, is_grants_cursor};
+pub use grants::{GrantSeen, GrantsFilter, NoGrant};
 pub use lists::{ClientsFilter, LeasesFilter, LockState, LockSummary, LocksFilter};
 pub use metrics::Metrics;
 pub use node::{Node, StartError};

@@ -35,12 +35,13 @@ impl Node {
         stale: bool,
     ) -> Result<AtRevision<LockStatus>, Failure> {
         self.fresh(stale).await?;
-        let (view, revision) = {
+        let (view, highest, revision) = {
             let table = self.inner.shared.table.read();
-            (table.lock_view(&resource, queue_shown), table.revision())
+            let view = table.lock_view(&resource, queue_shown);
+            (view, table.highest_live_token(&resource), table.revision())
         };
-        let last_token = match view.as_ref().and_then(|view| view.holders.last()) {
-            Some(grant) => Some(grant.token),
+        let last_token = match highest {
+            Some(token) => Some(token),
             None => self.last_token(&resource, false).await?,
         };
         let holders =

@@ -1,7 +1,7 @@
 //! Heartbeats: one confirmation by a quorum, no disk.
 
 use crate::acquire::validity;
-use crate::answer::{Call, Failure, Renewed};
+use crate::answer::{Call, DrainingGrant, Failure, Renewed};
 use crate::hub::cell::ReplyTo;
 use crate::hub::{CannotRenew, Renewing};
 use crate::node::Node;
@@ -49,6 +49,7 @@ impl Node {
                 Ok(Renewed {
                     validity: validity(call, full, deadline),
                     lost: Vec::new(),
+                    draining: Vec::new(),
                     revision: told.revision,
                 })
             }
@@ -184,12 +185,25 @@ impl Node {
             (table.lost_on(lease).to_vec(), table.revision())
         };
         self.inner.metrics.renewals.inc();
-        let confirmed =
-            self.inner.hub.tell_losses(lease, lost.iter().map(|lost| lost.token).collect());
-        if !confirmed.is_empty() {
-            self.forget_losses(lease, confirmed);
+        let tokens: Vec<_> = lost.iter().map(|lost| lost.token).collect();
+        let known = self.inner.hub.name_losses(lease, &tokens);
+        if !known.is_empty() {
+            self.forget_losses(lease, known);
         }
-        Ok(Renewed { validity: validity(call, promised, deadline), lost, revision })
+        // Looked at after the lease was renewed: whatever was drained before is among them, and
+        // whatever is drained later ends no earlier than this answer promises.
+        let draining = self.inner.hub.draining_on(lease);
+        let draining = draining.into_iter().map(|grant| DrainingGrant {
+            validity: validity(call, grant.promised, grant.ends),
+            resource: grant.resource,
+            token: grant.token,
+        });
+        Ok(Renewed {
+            validity: validity(call, promised, deadline),
+            lost,
+            draining: draining.collect(),
+            revision,
+        })
     }
 
     /// Nobody waits for it: if it gets lost, the next renewal names the losses once more.

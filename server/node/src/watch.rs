@@ -90,9 +90,16 @@ impl Node {
 }
 
 impl Watch {
-    /// Everything up to this change was told or did not pass the filter: a place to go on from.
+    /// A place to go on from without missing anything: everything up to this change was told or
+    /// did not pass the filter.
     #[must_use]
     pub fn position(&self) -> u64 {
+        self.gap.map_or(self.at, |(from, _)| from)
+    }
+
+    /// The change after which the next ones are told.
+    #[must_use]
+    pub fn at(&self) -> u64 {
         self.at
     }
 

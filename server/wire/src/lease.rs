@@ -116,7 +116,7 @@ pub struct KeptAlive<'a> {
     /// Grants of the lease that ended without the client's doing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended_grants: Vec<EndedGrant<'a>>,
-    /// Grants of the lease that this renewal did not extend: an operator asked for their end.
+    /// Grants of the lease that an operator lets run out: this renewal does not keep them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub draining_grants: Vec<DrainingGrant<'a>>,
 }

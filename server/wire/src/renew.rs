@@ -52,9 +52,23 @@ pub struct Renewed<'a> {
     /// Grants of the same lease that ended without the client's doing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended_grants: Vec<EndedGrant<'a>>,
-    /// Grants of the same lease that this renewal did not extend: an operator asked for their end.
+    /// Grants of the same lease that an operator lets run out: this renewal does not keep them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub draining_grants: Vec<DrainingGrant<'a>>,
+}
+
+/// A grant that is not renewed any more while its lease is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DrainingGrant<'a> {
+    /// What is held.
+    pub resource: Cow<'a, str>,
+    /// The token of the grant.
+    pub token: u64,
+    /// Milliseconds until the service may end it, as the service counts.
+    pub expires_in_ms: u64,
+    /// Milliseconds for which the client may act under it, counted from the sending of this
+    /// request.
+    pub valid_for_ms: u64,
 }
 
 /// A grant that ended without its client's doing while its lease lives on.
@@ -69,18 +83,4 @@ pub struct EndedGrant<'a> {
     pub how: Cow<'a, str>,
     /// When it ended.
     pub ended_at: Time,
-}
-
-/// A grant that is to end at a deadline that no renewal moves, while its lease lives on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DrainingGrant<'a> {
-    /// What is held.
-    pub resource: Cow<'a, str>,
-    /// The token of the grant.
-    #[schemars(schema_with = "schema::token")]
-    pub token: u64,
-    /// Milliseconds until the service ends it, as the service counts.
-    pub expires_in_ms: u64,
-    /// Milliseconds for which the client may act, counted from the sending of this request.
-    pub valid_for_ms: u64,
 }

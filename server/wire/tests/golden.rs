@@ -58,15 +58,6 @@ fn grant() -> Grant<'static> {
     }
 }
 
-fn draining_grant() -> DrainingGrant<'static> {
-    DrainingGrant {
-        resource: "invoice/43".into(),
-        token: 13,
-        expires_in_ms: 4_000,
-        valid_for_ms: 3_990,
-    }
-}
-
 fn acquire() -> Acquire<'static> {
     Acquire {
         resource: "invoice/42".into(),
@@ -80,6 +71,15 @@ fn acquire() -> Acquire<'static> {
         keep_place: false,
         holding: vec![],
         metadata: None,
+    }
+}
+
+fn draining_grant() -> DrainingGrant<'static> {
+    DrainingGrant {
+        resource: "invoice/43".into(),
+        token: 13,
+        expires_in_ms: 4_000,
+        valid_for_ms: 3_900,
     }
 }
 
@@ -139,8 +139,14 @@ fn renew_and_its_answer() {
         draining_grants: vec![],
     };
     check("renewed", &renewed);
-    check("renewed_with_losses", &Renewed { ended_grants: vec![ended_grant()], ..renewed.clone() });
-    check("renewed_but_draining", &Renewed { draining_grants: vec![draining_grant()], ..renewed });
+    check(
+        "renewed_with_losses",
+        &Renewed {
+            ended_grants: vec![ended_grant()],
+            draining_grants: vec![draining_grant()],
+            ..renewed
+        },
+    );
 }
 
 #[test]

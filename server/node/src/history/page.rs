@@ -42,6 +42,11 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
+    /// Whether it is of a list by time.
+    pub(crate) fn by_time(self) -> bool {
+        self.major > 0
+    }
+
     /// Reads what [`fmt::Display`] writes.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (major, token) = text.split_once('-')?;
@@ -114,8 +119,7 @@ impl History {
     ) -> Result<HistoryPage, StorageFault> {
         let limit = limit.max(1);
         // Memory first: what moves to the file in between is then seen twice rather than never.
-        let mut records = self.pending_matches(filter, before);
-        records.retain(|record| wanted(record));
+        let mut records = self.pending_matches(filter, before, limit, wanted);
         let slice = self.slice(filter, before, limit, wanted).map_err(unreadable)?;
         records.extend(slice.records);
         records.sort_by_key(|record| std::cmp::Reverse(filter.place(record)));
@@ -129,10 +133,17 @@ impl History {
         Ok(HistoryPage { records, next: last.or(slice.down_to) })
     }
 
-    fn pending_matches(&self, filter: &Filter, before: Option<Cursor>) -> Vec<Arc<GrantRecord>> {
+    fn pending_matches(
+        &self,
+        filter: &Filter,
+        before: Option<Cursor>,
+        limit: usize,
+        also: &dyn Fn(&GrantRecord) -> bool,
+    ) -> Vec<Arc<GrantRecord>> {
         let before_ms = self.core.pending.before_ms();
         let wanted = |record: &&Arc<GrantRecord>| {
             filter.matches(record)
+                && also(record)
                 && record.ended_at_ms >= before_ms
                 && before.is_none_or(|before| filter.place(record) < before)
         };
@@ -147,7 +158,7 @@ impl History {
                     found.filter(wanted).cloned().collect()
                 }
                 Filter::EndedUntil(_) | Filter::EndedAfter(_) => {
-                    generation.records().iter().filter(wanted).cloned().collect()
+                    newest(generation.records().iter().rev().filter(wanted), limit)
                 }
             }
         });
@@ -222,6 +233,23 @@ impl History {
         }
         Ok(slice)
     }
+}
+
+/// The first `limit` of records that come the last to end first, and those that ended with the
+/// last of them: which of these goes first is not told by where they stand.
+fn newest<'a>(
+    records: impl Iterator<Item = &'a Arc<GrantRecord>>,
+    limit: usize,
+) -> Vec<Arc<GrantRecord>> {
+    let mut newest: Vec<Arc<GrantRecord>> = Vec::new();
+    for record in records {
+        let last_ms = newest.last().map(|last| last.ended_at_ms);
+        if newest.len() > limit && last_ms.is_some_and(|last_ms| record.ended_at_ms < last_ms) {
+            break;
+        }
+        newest.push(Arc::clone(record));
+    }
+    newest
 }
 
 /// A value of an index that is read by copying it.

@@ -104,6 +104,7 @@ impl Step<'_> {
             EventKind::Granted { grant, ttl_ms } => self.granted(grant, *ttl_ms),
             EventKind::Ended(record) => {
                 self.memory.due.kept(record.grant.token);
+                self.memory.drains.ended(&record.grant);
                 if record.grant.single {
                     self.memory.clock.remove(record.grant.lease);
                 }
@@ -115,7 +116,7 @@ impl Step<'_> {
             }
             EventKind::LeaseEnded { lease, .. } => {
                 self.memory.clock.remove(*lease);
-                self.memory.told.remove(lease);
+                self.memory.losses.forget(*lease);
             }
             EventKind::Draining { grant, .. } => self.memory.drain(grant),
             EventKind::Left { ticket, how, .. } => self.left(*ticket, *how),

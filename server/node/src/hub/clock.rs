@@ -30,7 +30,7 @@ const HELD_BACK: Duration = Duration::from_millis(50);
 pub(crate) struct Timed {
     /// The anchor: receipt of the last renewal, or hand-over of the granting entry.
     base: Instant,
-    ttl: Duration,
+    pub(super) ttl: Duration,
     /// The sum of outages at `base`.
     outages: Duration,
     /// A deadline that was promised before and is later than what `base` gives.

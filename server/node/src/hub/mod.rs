@@ -7,6 +7,7 @@ pub(crate) mod applied;
 pub(crate) mod cell;
 pub(crate) mod clock;
 pub(crate) mod due;
+pub(crate) mod losses;
 
 use crate::answer::Failure;
 use crate::runtime;
@@ -14,6 +15,7 @@ use cell::{Answer, Cell, ReplyTo};
 use clock::LeaseClock;
 use due::{Due, DueList};
 use leasehold_core::{LeaseId, LockTable, TicketId, Token};
+use losses::{Draining, Drains, Losses};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,8 +43,8 @@ pub(crate) struct Memory {
     pub(crate) waiting: HashMap<TicketId, Vec<Sleeper>>,
     pub(crate) batches: HashMap<u64, OnItsWay>,
     pub(crate) due: DueList,
-    /// Losses that a renewal of the lease has named: the next one confirms them.
-    pub(crate) told: HashMap<LeaseId, Vec<Token>>,
+    pub(crate) losses: Losses,
+    pub(crate) drains: Drains,
 }
 
 /// A request that stands in line.
@@ -209,12 +211,6 @@ impl Hub {
         self.memory().clock.deadline(lease)
     }
 
-    /// Milliseconds until the service may end a lease.
-    pub(crate) fn expires_in_ms(&self, lease: LeaseId, ttl_ms: u64) -> u64 {
-        let now = runtime::now();
-        self.deadline(lease).map_or(ttl_ms, |at| runtime::ms(at.saturating_duration_since(now)))
-    }
-
     /// Asks the keeper to do something at `at`, if the term in which that was decided lasts.
     pub(crate) fn add_due(&self, term: u64, at: Instant, due: Due) {
         let mut memory = self.memory();
@@ -225,16 +221,24 @@ impl Hub {
         }
     }
 
-    /// What a renewal of this lease is about to name; answers what an earlier one has named, which
-    /// its owner has confirmed by renewing again.
-    pub(crate) fn tell_losses(&self, lease: LeaseId, tokens: Vec<Token>) -> Vec<Token> {
+    /// What a renewal of this lease is about to name; answers what need not be named any more.
+    pub(crate) fn name_losses(&self, lease: LeaseId, tokens: &[Token]) -> Vec<Token> {
         let mut memory = self.memory();
-        let before = if tokens.is_empty() {
-            memory.told.remove(&lease)
-        } else {
-            memory.told.insert(lease, tokens)
-        };
-        before.unwrap_or_default()
+        let Some(ttl) = memory.clock.get(lease).map(|timed| timed.ttl) else { return Vec::new() };
+        memory.losses.name(lease, tokens, ttl, runtime::now())
+    }
+
+    /// Grants of a lease that run out although it is renewed.
+    pub(crate) fn draining_on(&self, lease: LeaseId) -> Vec<Draining> {
+        self.memory().drains.of(lease)
+    }
+
+    /// Milliseconds until the service may end a grant.
+    pub(crate) fn grant_expires_in_ms(&self, lease: LeaseId, token: Token) -> u64 {
+        let memory = self.memory();
+        let ends = memory.drains.get(lease, token).map(|draining| draining.ends);
+        let ends = ends.or_else(|| memory.clock.deadline(lease));
+        ends.map_or(0, |at| runtime::ms(at.saturating_duration_since(runtime::now())))
     }
 }
 
@@ -274,7 +278,8 @@ impl Memory {
     fn forget(&mut self) -> Vec<ReplyTo> {
         self.clock.clear();
         self.due = DueList::default();
-        self.told.clear();
+        self.losses.clear();
+        self.drains.clear();
         let batches = self.batches.drain().flat_map(|(_, batch)| batch.replies);
         let mut replies: Vec<ReplyTo> = batches.collect();
         for sleeper in self.waiting.drain().flat_map(|(_, all)| all) {
@@ -300,6 +305,8 @@ impl Memory {
     /// A draining grant ends at the deadline that its lease has now.
     pub(crate) fn drain(&mut self, grant: &leasehold_core::outcome::Grant) {
         let at = self.clock.deadline(grant.lease).unwrap_or_else(runtime::now);
+        let promised = self.clock.promised(grant.lease).unwrap_or(at);
+        self.drains.add(grant, promised, at);
         if grant.single
             && let Some(timed) = self.clock.get_mut(grant.lease)
         {
