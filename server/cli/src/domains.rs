@@ -78,8 +78,8 @@ async fn set(given: &ArgMatches, service: &Service) -> Result<(), Failure> {
     let domain = args::text(given, "domain").unwrap_or_default();
     let settings = SetDomain { queue_max: given.get_one("queue-max").copied() };
     let now = match version(given, service, domain).await? {
-        Some(version) => service.client.set_domain(domain, &settings, &version).await?,
-        None => service.client.create_domain(domain, &settings).await?,
+        Some(version) => service.client.set_domain(domain, &settings, &version, None).await?,
+        None => service.client.create_domain(domain, &settings, None).await?,
     };
     service.show_value(&now.value, told)
 }
@@ -90,7 +90,7 @@ async fn reset(given: &ArgMatches, service: &Service) -> Result<(), Failure> {
         Some(version) => version.to_owned(),
         None => service.client.domain(domain).await?.version.clone().into_owned(),
     };
-    let done = service.client.reset_domain(domain, &version).await?;
+    let done = service.client.reset_domain(domain, &version, None).await?;
     service.show_value(&done.value, |_| "it is as the service has it again")
 }
 

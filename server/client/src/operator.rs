@@ -1,4 +1,8 @@
 //! The calls of operators, against what is not their own.
+//!
+//! None of them is repeated once it may have been done: a repeat would be refused for what the
+//! first attempt did, and would stand in the audit a second time. [`Error::OutcomeUnknown`] says
+//! so, and a look at the lock or the domain says what came of it.
 
 use crate::answer::Answer;
 use crate::call::{Call, Repeat};
@@ -13,12 +17,14 @@ impl Client {
     /// Ends a grant against its holder's will, if it still is the one with this token.
     ///
     /// # Errors
-    /// [`Error::Ended`] if another grant holds by now, [`Error::Denied`] for whoever may not.
+    /// [`Error::Ended`] if another grant holds by now, [`Error::Denied`] for whoever may not;
+    /// [`Error::OutcomeUnknown`] if the answer was lost.
     pub async fn force_release(
         &self,
         asked: &ForceRelease<'_>,
     ) -> Result<Answer<ForceReleased>, Error> {
-        self.post("/v1/lock/force-release", asked).await
+        let target = "/v1/lock/force-release".to_owned();
+        self.run(Call::new(Method::POST, target, Repeat::IfNothingWasDone).json(asked)?).await
     }
 
     /// The domains that have settings.
@@ -35,42 +41,43 @@ impl Client {
         self.get("/v1/domains", &[("domain", domain)]).await
     }
 
-    /// Replaces all settings of a domain, if its version still is `version`.
+    /// Replaces all settings of a domain, if its version still is `version`. The reason stands in
+    /// the audit.
     ///
     /// # Errors
-    /// [`Error::Problem`] with `precondition_failed` if somebody changed it in between, also if
-    /// that was an earlier attempt of this very call whose answer was lost.
+    /// [`Error::Problem`] with `precondition_failed` if somebody changed it in between;
+    /// [`Error::OutcomeUnknown`] if the answer was lost.
     pub async fn set_domain(
         &self,
         domain: &str,
         settings: &SetDomain,
         version: &str,
+        reason: Option<&str>,
     ) -> Result<Answer<Domain<'static>>, Error> {
-        let target = with_query("/v1/domains", [("domain", domain)]);
-        let call = Call::new(Method::PUT, target, Repeat::Freely)
+        let call = change(Method::PUT, domain, reason)
             .json(settings)?
             .header("if-match", &format!("\"{version}\""))?;
         self.run(call).await
     }
 
-    /// Sets the first settings of a domain that has none.
+    /// Sets the first settings of a domain that has none. The reason stands in the audit.
     ///
     /// # Errors
-    /// [`Error::Problem`] with `precondition_failed` if it has some by now, also if that was an
-    /// earlier attempt of this very call whose answer was lost.
+    /// [`Error::Problem`] with `precondition_failed` if it has some by now;
+    /// [`Error::OutcomeUnknown`] if the answer was lost.
     pub async fn create_domain(
         &self,
         domain: &str,
         settings: &SetDomain,
+        reason: Option<&str>,
     ) -> Result<Answer<Domain<'static>>, Error> {
-        let target = with_query("/v1/domains", [("domain", domain)]);
-        let call = Call::new(Method::PUT, target, Repeat::Freely)
-            .json(settings)?
-            .header("if-none-match", "*")?;
+        let call =
+            change(Method::PUT, domain, reason).json(settings)?.header("if-none-match", "*")?;
         self.run(call).await
     }
 
-    /// Drops all settings of a domain, if its version still is `version`.
+    /// Drops all settings of a domain, if its version still is `version`. The reason stands in the
+    /// audit.
     ///
     /// # Errors
     /// As of [`Client::set_domain`].
@@ -78,10 +85,16 @@ impl Client {
         &self,
         domain: &str,
         version: &str,
+        reason: Option<&str>,
     ) -> Result<Answer<DomainReset<'static>>, Error> {
-        let target = with_query("/v1/domains", [("domain", domain)]);
-        let call = Call::new(Method::DELETE, target, Repeat::Freely)
-            .header("if-match", &format!("\"{version}\""))?;
+        let call =
+            change(Method::DELETE, domain, reason).header("if-match", &format!("\"{version}\""))?;
         self.run(call).await
     }
+}
+
+fn change(method: Method, domain: &str, reason: Option<&str>) -> Call {
+    let reason = reason.map(|reason| ("reason", reason));
+    let target = with_query("/v1/domains", [("domain", domain)].into_iter().chain(reason));
+    Call::new(method, target, Repeat::IfNothingWasDone)
 }

@@ -1,10 +1,10 @@
 //! Lists page by page, batches, and the calls of operators: what is sent, and what is read.
 
 use leasehold_client::wire::{
-    self, BatchResults, ClientSummary, Code, Domain, ForceRelease, ForceReleased, ForceWhen, Page,
-    Release, SetDomain, Time,
+    self, BatchResults, ClientSummary, Code, Domain, DomainReset, ForceRelease, ForceReleased,
+    ForceWhen, Page, Release, SetDomain, Time,
 };
-use leasehold_client::{Client, GrantsFilter, LocksFilter};
+use leasehold_client::{Client, Error, GrantsFilter, LocksFilter};
 use leasehold_client_fake::{Fake, Received, Reply};
 
 async fn fake(handler: impl FnMut(&Received) -> Reply + Send + 'static) -> (Fake, Client) {
@@ -134,7 +134,7 @@ async fn operators_say_which_version_and_which_grant_they_mean() {
     })
     .await;
     let settings = SetDomain { queue_max: Some(5) };
-    let changed = client.set_domain("d/é", &settings, "7").await.expect("changed");
+    let changed = client.set_domain("d/é", &settings, "7", None).await.expect("changed");
     assert_eq!(changed.version, "8");
     let asked = ForceRelease {
         resource: "r".into(),
@@ -154,4 +154,70 @@ async fn operators_say_which_version_and_which_grant_they_mean() {
     assert_eq!(read, settings);
     let read: ForceRelease<'_> = wire::parse(&received[1].body).expect("the service reads it");
     assert_eq!(read, asked);
+}
+
+#[tokio::test]
+async fn operators_say_why_they_change_a_domain() {
+    let (fake, client) = fake(|received| {
+        let domain = Domain { domain: "d".into(), queue_max: None, version: "8".into() };
+        match received.method.as_str() {
+            "DELETE" => Reply::json(200, &DomainReset { domain: "d".into(), reset: true }),
+            _ => Reply::json(200, &domain),
+        }
+    })
+    .await;
+    let settings = SetDomain { queue_max: None };
+    client.create_domain("d", &settings, Some("a&b")).await.expect("set");
+    client.set_domain("d", &settings, "8", Some("a b")).await.expect("changed");
+    client.reset_domain("d", "8", Some("é")).await.expect("reset");
+    client.reset_domain("d", "8", None).await.expect("reset");
+    assert_eq!(
+        targets(&fake),
+        [
+            "/v1/domains?domain=d&reason=a%26b",
+            "/v1/domains?domain=d&reason=a%20b",
+            "/v1/domains?domain=d&reason=%C3%A9",
+            "/v1/domains?domain=d",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn what_an_operator_may_have_done_is_not_done_again() {
+    // Whatever way the answer got lost; a second attempt would be told of the first one.
+    for lost in [|| Reply::Bytes(Vec::new()), || Reply::code(503, Code::OutcomeUnknown)] {
+        let mut first = true;
+        let (fake, client) = fake(move |_| match std::mem::take(&mut first) {
+            true => lost(),
+            false => Reply::code(410, Code::GrantEnded),
+        })
+        .await;
+        let asked = ForceRelease {
+            resource: "r".into(),
+            token: 34,
+            reason: "stuck".into(),
+            when: ForceWhen::Now,
+        };
+        let error = client.force_release(&asked).await.expect_err("nobody knows");
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}");
+        assert_eq!(fake.received().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_operator_whose_call_was_surely_not_done_is_heard_again() {
+    let mut first = true;
+    let (fake, client) = fake(move |_| match std::mem::take(&mut first) {
+        true => Reply::code(503, Code::NoLeader),
+        false => Reply::json(200, &ForceReleased { ended: true, expires_in_ms: 0, overlap: false }),
+    })
+    .await;
+    let asked = ForceRelease {
+        resource: "r".into(),
+        token: 34,
+        reason: "stuck".into(),
+        when: ForceWhen::Now,
+    };
+    client.force_release(&asked).await.expect("the second attempt");
+    assert_eq!(fake.received().len(), 2);
 }

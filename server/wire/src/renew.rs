@@ -63,6 +63,7 @@ pub struct DrainingGrant<'a> {
     /// What is held.
     pub resource: Cow<'a, str>,
     /// The token of the grant.
+    #[schemars(schema_with = "schema::token")]
     pub token: u64,
     /// Milliseconds until the service may end it, as the service counts.
     pub expires_in_ms: u64,
