@@ -6,6 +6,7 @@ use leasehold_client_fake::{Closed, Fake, Received, Reply};
 use std::fmt::Write as _;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 /// More than a stream of the tests has; the last one tells that it is through.
 const LAST: u64 = 30;
@@ -89,7 +90,8 @@ fn client(fake: &Fake) -> Client {
 async fn take(watch: &mut Watch, items: usize) -> Vec<WatchItem> {
     let mut taken = Vec::new();
     while taken.len() < items {
-        let next = watch.next().await.expect("it goes on");
+        let next = timeout(Duration::from_secs(60), watch.next()).await.expect("it is told");
+        let next = next.expect("it goes on");
         taken.push(next.expect("an item"));
     }
     taken
