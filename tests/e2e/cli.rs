@@ -2,11 +2,14 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use leasehold_harness::process::client_of;
-use leasehold_harness::{Server, Value, ask, eventually, json, with};
+use leasehold_harness::{Server, Value, ask, eventually, json, with, within};
 
 use crate::server;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Every command that talks to the service, as far as its help needs it.
 const COMMANDS: [&str; 17] = [
@@ -201,6 +204,69 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     drop(stdout);
     let output = child.wait_with_output().expect("the process is ours");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_watch_whose_reader_has_gone_ends_although_nothing_happens() {
+    let server = server();
+    server.client().acquire(&ask("r", "a", 60_000));
+    let mut command = client_of(env!("CARGO_BIN_EXE_leasehold"), &server);
+    let mut child = command
+        .args(["watch", "--from", "0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary is there");
+    let stdout = child.stdout.take().expect("a pipe");
+    let first = BufReader::new(stdout).lines().next();
+    assert!(first.expect("a line").expect("it is text").contains("granted"));
+    let ended = within(PATIENCE, "watch ends", || child.try_wait().expect("it is ours"));
+    assert_eq!(ended.code(), Some(0));
+}
+
+#[test]
+fn a_lock_is_got_on_a_lease_and_with_what_is_held_named() {
+    let server = server();
+    let mut client = server.client();
+    let lease = document(&server, &["leases", "open", "--ttl", "1m", "--client-id", "me"]);
+    let id = lease["lease_id"].as_str().expect("an id");
+    let on = ["acquire", "a", "--lease", id, "--client-id", "me", "--metadata", "k=v"];
+    let token = document(&server, &on)["token"].to_string();
+    assert_eq!(document(&server, &["leases", "show", id])["grants_total"], 1);
+    refused(&server, &["acquire", "b", "--lease", id, "--ttl", "5s"], 64);
+    refused(&server, &["acquire", "b", "--lease", id, "--wait", "61s"], 64);
+
+    let theirs = client.acquire(&ask("b", "other", 60_000)).token();
+    let held = format!("b={theirs}");
+    let mut waiter = client_of(env!("CARGO_BIN_EXE_leasehold"), &server)
+        .args(["acquire", "a", "--wait", "50s", "--client-id", "other", "--holding", &held])
+        .spawn()
+        .expect("the binary is there");
+    eventually("it waits", || client.queue_length("a") == 1);
+    let mine = format!("a={token}");
+    let ask = ["acquire", "b", "--wait", "50s", "--client-id", "me", "--holding", &mine];
+    assert!(refused(&server, &ask, 75).starts_with("leasehold: would_deadlock: "));
+    printed(&server, &["leases", "end", id]);
+    let ended = within(PATIENCE, "it is granted", || waiter.try_wait().expect("it is ours"));
+    assert_eq!(ended.code(), Some(0));
+    refused(&server, &["acquire", "b", "--holding", "a"], 64);
+    refused(&server, &["acquire", "b", "--holding", "a=b"], 64);
+}
+
+#[test]
+fn a_place_is_kept_and_an_unclaimed_lock_passes_on() {
+    let server = server();
+    let mut client = server.client();
+    let claimed = document(&server, &["acquire", "r", "--ttl", "10m", "--claim", "100ms"]);
+    eventually("nobody claimed it", || client.lock("r")["state"] == "free");
+    let token = client.acquire(&ask("r", "other", 60_000)).token();
+    assert!(claimed["token"].as_u64() < Some(token));
+
+    refused(&server, &["acquire", "r", "--keep-place"], 64);
+    let keep = ["acquire", "r", "--wait", "100ms", "--keep-place", "--request-id", "mine"];
+    assert!(refused(&server, &keep, 75).starts_with("leasehold: wait_timeout: "));
+    assert_eq!(client.queue_length("r"), 1, "the place is kept");
+    client.release("r", token);
+    assert!(document(&server, &keep)["token"].as_u64() > Some(token), "a repeat finds it");
 }
 
 #[test]

@@ -50,10 +50,7 @@ enum Fault {
     ServerLong,
 }
 
-use Fault::{
-    FreezeAll, FreezeBoth, FreezeExec, FreezeGuardianAndJob, FreezeJob, KillAll, KillExec,
-    KillGuardian, KillJob, ServerLong, ServerShort,
-};
+use Fault::*;
 
 const FAULTS: [Fault; 11] = [
     KillExec,

@@ -2,7 +2,10 @@
 
 use crate::failure::Failure;
 use std::fmt::Display;
+use std::future::pending;
 use std::io::{self, IsTerminal as _, Write as _};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Who reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +22,17 @@ pub(crate) fn line(text: &impl Display) -> Result<(), Failure> {
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         written => written.map_err(Failure::Output),
+    }
+}
+
+/// Resolves when nobody reads standard output any more, for a command that may have nothing to write
+/// for hours. Never where that cannot be seen, as of a file.
+pub(crate) async fn abandoned() {
+    #[expect(deprecated, reason = "its successor is unsafe; this owns its descriptor")]
+    let stdout = AsyncFd::with_interest(io::stdout(), Interest::ERROR);
+    match &stdout {
+        Ok(stdout) if stdout.ready(Interest::ERROR).await.is_ok() => {}
+        _ => pending().await,
     }
 }
 

@@ -8,6 +8,7 @@ use clap::{ArgGroup, ArgMatches, Command};
 use leasehold_client::{WatchFilter, WatchItem};
 use leasehold_wire::{Event, Gap};
 use serde::Serialize;
+use std::pin::pin;
 
 const AFTER: &str = "\
 Every event comes once and in order, however often the connection is cut. What the service does not
@@ -36,14 +37,18 @@ pub(crate) async fn run(given: &ArgMatches, service: &Service) -> Result<(), Fai
         .or_else(|| text("domain").map(WatchFilter::Domain))
         .unwrap_or_default();
     let mut watch = service.client.watch(filter, text("from"));
-    while let Some(item) = watch.next().await {
-        let item = item?;
+    let mut abandoned = pin!(output::abandoned());
+    loop {
+        let item = tokio::select! {
+            item = watch.next() => item,
+            () = &mut abandoned => None,
+        };
+        let Some(item) = item.transpose()? else { return Ok(()) };
         match service.output {
             Output::Json => output::line(&document(&item)?)?,
             Output::Human => output::line(&told(&item))?,
         }
     }
-    Ok(())
 }
 
 /// A gap among events, told apart by the same field.

@@ -15,11 +15,13 @@ CMD gets these variables:
   FENCING_RESOURCE  the name of the lock, as it is; percent-encode it for the Fencing-Resource header
   FENCING_TOKEN     the token: send it along with every write, so that storage can refuse stale ones
   FENCING_MODE      exclusive or shared
+LEASEHOLD_CREDENTIAL is kept from it: a CMD that calls the service itself needs a --credential-file.
 
 The lock is renewed at a third of the TTL. If a renewal is not confirmed, exec says so once. If none
 is before the validity ends, CMD is stopped: SIGTERM at the end less the margin, SIGKILL at the end
 less half of it, so that nothing runs any more when somebody else may be let in. A service that is
-away for less than TTL x 2/3 - margin is not noticed.
+away for less than TTL x 2/3 - margin is not noticed: by the time that a renewal fails, a third of
+the TTL is over. A longer TTL or a smaller margin bears a longer absence.
 
 CMD runs in a process group of its own. All of what this says is about that group:
   - SIGTERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to it.
@@ -32,8 +34,12 @@ CMD runs in a process group of its own. All of what this says is about that grou
   - What leaves the group, as daemons do with setsid, is not stopped, nor is what runs as another
     user (sudo), nor anything in the instant after a thaw. Only fencing protects from those: storage
     that compares FENCING_TOKEN.
+  - If what runs as another user is still in the group a second after SIGKILL, exec says so and ends.
+    The lock is not given back then, nor renewed any more: it ends with its TTL.
 
-If input and output are the terminal, CMD gets it, and Ctrl-C and Ctrl-Z go to CMD.
+If input and output are the terminal, CMD gets it, and Ctrl-C and Ctrl-Z go to CMD. While exec waits
+for the lock, Ctrl-Z stops exec, which stays in line: if it is still stopped when its turn comes, the
+lock passes on when its TTL is over.
 
 Exit codes: that of CMD (128 and the number of the signal if one ended it); 127 no such command,
 126 not executable; 75 the lock was not got, or the wait for it was interrupted; 76 the lock was

@@ -4,7 +4,8 @@
 //! child that process is, never reaps it, and `exec`, which inherits it if the guardian dies,
 //! does not either: so a signal to the group cannot hit somebody who got the number later.
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process};
 use std::fs;
 
 /// A process group, named by its first process.
@@ -35,19 +36,35 @@ impl Group {
     /// Whether somebody in it can still run. Ended processes that nobody has reaped cannot.
     /// Where there is no `/proc` it cannot be told; then a kill has to be trusted.
     pub(crate) fn is_alive(self) -> bool {
-        let Ok(processes) = fs::read_dir("/proc") else { return false };
-        processes
-            .flatten()
-            .filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
-            .filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok())
-            .any(|stat| runs_in(&stat, self.0.as_raw_pid()))
+        self.running().next().is_some()
+    }
+
+    /// Whether something in it runs, and all that does belongs to others who may not be signalled.
+    ///
+    /// Each process is asked about: a signal to the group succeeds already where it reaches the
+    /// first process, which stays in the group although it has ended.
+    pub(crate) fn is_out_of_reach(self) -> bool {
+        let mut running = self.running().peekable();
+        running.peek().is_some()
+            && running.all(|process| test_kill_process(process) == Err(Errno::PERM))
+    }
+
+    fn running(self) -> impl Iterator<Item = Pid> {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes.filter_map(move |entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            // Bytes, not text: a name is cut after 15 of them, wherever that is.
+            let stat = fs::read(entry.path().join("stat")).ok()?;
+            runs_in(&stat, self.0.as_raw_pid()).then(|| Pid::from_raw(number))?
+        })
     }
 }
 
 /// Whether a line of `/proc/PID/stat` tells of a process of `group` that has not ended.
-fn runs_in(stat: &str, group: i32) -> bool {
+fn runs_in(stat: &[u8], group: i32) -> bool {
     // The name in parentheses may hold anything, parentheses and spaces too.
-    let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
+    let Some(name_ends) = stat.windows(2).rposition(|two| two == b") ") else { return false };
+    let Ok(rest) = std::str::from_utf8(&stat[name_ends + 2..]) else { return false };
     let mut fields = rest.split(' ');
     let (state, _parent, of_group) = (fields.next(), fields.next(), fields.next());
     !matches!(state, Some("Z" | "X" | "x"))
@@ -62,11 +79,12 @@ mod tests {
 
     #[test]
     fn a_line_of_the_process_table_is_read_whatever_the_name_is() {
-        assert!(runs_in("12 (a) S 7) S 1 34 34 0 -1", 34));
-        assert!(runs_in("12 (sh) T 1 34 34 0 -1", 34), "stopped processes can go on");
-        assert!(!runs_in("12 (sh) Z 1 34 34 0 -1", 34));
-        assert!(!runs_in("12 (sh) S 1 35 34 0 -1", 34));
-        assert!(!runs_in("", 34));
+        assert!(runs_in(b"12 (a) S 7) S 1 34 34 0 -1", 34));
+        assert!(runs_in(b"12 (nightly-report\xc3) S 1 34 34 0 -1", 34), "cut within a letter");
+        assert!(runs_in(b"12 (sh) T 1 34 34 0 -1", 34), "stopped processes can go on");
+        assert!(!runs_in(b"12 (sh) Z 1 34 34 0 -1", 34));
+        assert!(!runs_in(b"12 (sh) S 1 35 34 0 -1", 34));
+        assert!(!runs_in(b"", 34));
     }
 
     #[test]
@@ -89,6 +107,7 @@ mod tests {
             .expect("sleep is there");
         first.kill().expect("it is ours");
         assert!(group.is_alive(), "the second is left");
+        assert!(!group.is_out_of_reach(), "the second is ours as well");
         group.signal(Signal::KILL);
         second.wait().expect("it is ours");
         while group.is_alive() {

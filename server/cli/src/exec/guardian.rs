@@ -207,12 +207,10 @@ impl Guardian {
         }
     }
 
+    /// First the kill, and nothing before it, not even a look at what there is to kill.
     fn avenge(&self) {
-        let alive = self.group.is_alive();
         self.group.signal(Signal::KILL);
-        if alive {
-            complain("lost: `leasehold exec` died, so its guardian killed the job");
-        }
+        complain("lost: `leasehold exec` died, so its guardian killed what was left of the job");
     }
 }
 

@@ -9,6 +9,9 @@ use tokio::time::sleep;
 
 /// After a renewal that nobody confirmed, the next one is tried this soon.
 const AGAIN: Duration = Duration::from_millis(50);
+/// How long one renewal may take while no server can be reached. The pauses between the attempts
+/// of one grow, and a service that comes back has to be found at once.
+const UNREACHED: Duration = Duration::from_millis(400);
 
 /// What a renewal told.
 #[derive(Debug)]
@@ -47,30 +50,47 @@ pub(crate) async fn keep(
     mut paused: watch::Receiver<bool>,
     news: mpsc::Sender<News>,
 ) {
-    let client = kept.client.with_budget(patience(kept.ask.ttl));
+    let patience = patience(kept.ask.ttl);
+    let mut budget = patience;
     loop {
         let due = kept.sent.saturating_add(kept.ask.ttl / 3);
         sleep(due.saturating_since(BootInstant::now())).await;
         if paused.wait_for(|paused| !*paused).await.is_err() {
             return;
         }
-        let told = match client.renew(&kept.ask.resource, kept.token, None).await {
+        let client = kept.client.with_budget(budget);
+        let (told, pause) = match client.renew(&kept.ask.resource, kept.token, None).await {
             Ok(answer) => {
                 kept.sent = answer.sent;
+                budget = patience;
                 let valid_for = Duration::from_millis(answer.valid_for_ms);
-                News::Renewed(answer.sent.saturating_add(valid_for))
+                (News::Renewed(answer.sent.saturating_add(valid_for)), Duration::ZERO)
             }
-            Err(error) => judged(&error),
+            Err(error) => {
+                budget = budget_after(&error, patience);
+                (judged(&error), pause_after(&error, patience))
+            }
         };
         let last = matches!(told, News::Draining | News::Ended(_));
-        let again = matches!(told, News::Uncertain(_));
         if news.send(told).await.is_err() || last {
             return;
         }
-        if again {
-            sleep(AGAIN).await;
-        }
+        sleep(pause).await;
     }
+}
+
+/// How long the renewal after this failure may take.
+fn budget_after(error: &Error, patience: Duration) -> Duration {
+    match error {
+        Error::Unavailable { problem: None, .. } => patience.min(UNREACHED),
+        _ => patience,
+    }
+}
+
+/// When it is tried. As late as the service asks for, but not later than the next one would be due
+/// if all were well: that many it has to bear.
+fn pause_after(error: &Error, patience: Duration) -> Duration {
+    error.retry_after().unwrap_or_default().min(patience).max(AGAIN)
 }
 
 fn judged(error: &Error) -> News {
@@ -100,6 +120,23 @@ mod tests {
         for other in [conflict(), Problem::new(503, Code::NoLeader, "no leader")] {
             assert!(matches!(judged(&other.into()), News::Uncertain(_)));
         }
+    }
+
+    #[test]
+    fn a_service_that_is_busy_is_left_alone_and_one_that_is_away_is_looked_for_often() {
+        let patience = Duration::from_secs(3);
+        for (asked, pause) in [(None, AGAIN), (Some(700), Duration::from_millis(700))] {
+            let busy = Problem::new(503, Code::NoLeader, "no leader");
+            let busy = Error::from(Problem { retry_after_ms: asked, ..busy });
+            assert_eq!(pause_after(&busy, patience), pause);
+            assert_eq!(budget_after(&busy, patience), patience);
+        }
+        let later = Problem::new(503, Code::NoLeader, "no leader");
+        let later = Error::from(Problem { retry_after_ms: Some(3_600_000), ..later });
+        assert_eq!(pause_after(&later, patience), patience);
+        let away = Error::Unavailable { detail: "connection refused".to_owned(), problem: None };
+        assert_eq!(budget_after(&away, patience), UNREACHED);
+        assert_eq!(pause_after(&away, patience), AGAIN);
     }
 
     fn conflict() -> Problem<'static> {

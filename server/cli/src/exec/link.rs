@@ -86,6 +86,12 @@ impl Link {
     }
 }
 
+impl From<OwnedFd> for Link {
+    fn from(end: OwnedFd) -> Self {
+        Self(end)
+    }
+}
+
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -106,7 +112,7 @@ mod tests {
     #[test]
     fn messages_arrive_whole_with_their_descriptors_and_the_end_is_seen() {
         let (ours, theirs) = Link::pair().expect("a pair");
-        let theirs = Link(theirs);
+        let theirs = Link::from(theirs);
         let (reader, mut writer) = io::pipe().expect("a pipe");
         ours.send(&"first", &[reader.as_fd()]).expect("there is room");
         ours.send(&"second", &[]).expect("there is room");

@@ -50,6 +50,8 @@ pub(crate) enum Order {
         schedule: Schedule,
         /// Whether its group gets the terminal.
         terminal: bool,
+        /// The process number of the guardian, without which the job must not begin.
+        guardian: i32,
     },
     /// The lock was renewed.
     Until(Schedule),

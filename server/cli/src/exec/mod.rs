@@ -58,7 +58,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use supervisor::{Supervisor, Verdict};
+use supervisor::{OTHERS_RUN, Supervisor, Verdict};
 
 const GUARDIAN: &str = "exec-guardian";
 const STARTER: &str = "exec-starter";
@@ -147,6 +147,10 @@ async fn conclude(
                     "{resource} could not be given back and ends by itself: {error}"
                 ));
             }
+            ExitCode::from(code)
+        }
+        Verdict::Left { code } => {
+            complain(&format!("{resource} is not given back and ends by itself: {OTHERS_RUN}"));
             ExitCode::from(code)
         }
         Verdict::NotStarted(why) => {

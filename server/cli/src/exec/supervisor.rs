@@ -11,24 +11,32 @@ use super::terminal::Terminal;
 use super::{GUARDIAN, myself};
 use crate::complain;
 use crate::duration::human;
+use crate::service;
 use leasehold_client::{Answer, BootInstant, Client};
 use leasehold_wire::{Grant, Mode};
 use rustix::process::{Pid, Signal, WaitOptions, wait};
 use std::future::pending;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd as _, AsRawFd};
 use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 /// How long what CMD left running has to end before it is killed.
 const LEFTOVER_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the process table is looked at while a group ends. No event tells of processes that
-/// are children of others.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long what may not be signalled is waited for after the others were killed.
+const OUT_OF_REACH_PATIENCE: Duration = Duration::from_secs(1);
+/// How often the process table is looked at while a group ends: often at first, then less. No event
+/// tells of processes that are children of others.
+const LOOK_AGAIN: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_millis(100);
+
+/// What is said of processes that nothing here may stop.
+pub(crate) const OTHERS_RUN: &str = "processes of other users in its group still run";
 
 /// A guardian that has not heard of so many renewals is not there.
 const UNHEARD_MAX: u32 = 1;
@@ -42,6 +50,11 @@ pub(crate) enum Verdict {
         code: u8,
         /// The end of that validity.
         until: BootInstant,
+    },
+    /// The job ended by itself, but in its group run processes that may not be signalled.
+    Left {
+        /// Its exit code.
+        code: u8,
     },
     /// The job was stopped, or ended too late, and why.
     Lost(String),
@@ -68,6 +81,7 @@ pub(crate) struct Supervisor {
     /// Whether the children of this process may be reaped.
     reaping: bool,
     alarm: AsyncFd<Alarm>,
+    keeper: AbortHandle,
     news: mpsc::Receiver<News>,
     paused: watch::Sender<bool>,
     signals: Signals,
@@ -109,11 +123,16 @@ impl Supervisor {
             .env("FENCING_RESOURCE", &*grant.resource)
             .env("FENCING_TOKEN", grant.token.to_string())
             .env("FENCING_MODE", mode)
+            .env_remove(service::CREDENTIAL)
             .process_group(0)
             .stdin(theirs)
             .spawn()?;
-        let schedule = Schedule::new(until, wanted.margin);
-        let order = Order::Start { schedule, terminal: terminal.is_some() };
+        let guardian = Pid::from_child(&guardian);
+        let order = Order::Start {
+            schedule: Schedule::new(until, wanted.margin),
+            terminal: terminal.is_some(),
+            guardian: guardian.as_raw_pid(),
+        };
         let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
         link.send(&order, &[input.as_fd(), output.as_fd(), error.as_fd()])?;
 
@@ -125,15 +144,16 @@ impl Supervisor {
             token: grant.token,
             sent: grant.sent,
         };
-        tokio::spawn(keeper::keep(kept, pause, tell));
+        let keeper = tokio::spawn(keeper::keep(kept, pause, tell)).abort_handle();
         let supervisor = Self {
             resource: wanted.ask.resource.clone(),
             margin: wanted.margin,
             line: watched(link)?,
-            guardian: Pid::from_child(&guardian),
+            guardian,
             guardian_lives: true,
             reaping: true,
             alarm: watched(alarm)?,
+            keeper,
             news,
             paused,
             signals,
@@ -160,16 +180,19 @@ impl Supervisor {
                 break verdict;
             }
         };
-        if let Some(group) = self.group {
-            self.clear_away(group).await;
-        }
+        let cleared = match self.group {
+            Some(group) => self.clear_away(group).await,
+            None => true,
+        };
         let _ = self.line.get_ref().send(&Order::Farewell, &[]);
         if let Some(terminal) = &self.terminal {
             terminal.take_back();
         }
         match verdict {
+            Verdict::Ended { code, .. } if !cleared => Verdict::Left { code },
             // The validity may have moved on while the leftovers were cleared away.
             Verdict::Ended { code, .. } => Verdict::Ended { code, until: self.until },
+            Verdict::Lost(why) if !cleared => Verdict::Lost(format!("{why}, but {OTHERS_RUN}")),
             other => other,
         }
     }
@@ -194,7 +217,7 @@ impl Supervisor {
             Event::Overdue => {
                 // The guardian is frozen or stuck, or all of us were. Nobody may be let in while
                 // the job runs.
-                self.stopped = true;
+                self.stop();
                 self.signal(Signal::KILL);
                 return Some(self.lost());
             }
@@ -219,13 +242,13 @@ impl Supervisor {
                 self.unheard = 0;
                 self.pause_or_go_on();
             }
-            Some(Report::Asked | Report::Killed) => self.stopped = true,
+            Some(Report::Asked | Report::Killed) => self.stop(),
             Some(Report::Ended { code, at_ns }) => {
                 return Some(self.judge(code, Report::at(at_ns)));
             }
             None => {
                 self.guardian_lives = false;
-                self.stopped = true;
+                self.stop();
                 self.signal(Signal::KILL);
                 return Some(match self.group {
                     Some(_) => Verdict::Lost(
@@ -237,6 +260,12 @@ impl Supervisor {
             }
         }
         None
+    }
+
+    /// There is no way back: a lock whose job was told to end is not renewed for what is left.
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.keeper.abort();
     }
 
     /// The job's first process has ended at `at`.
@@ -276,7 +305,7 @@ impl Supervisor {
             }
             News::Ended(why) => {
                 self.reason = Some(why);
-                self.stopped = true;
+                self.stop();
                 self.signal(Signal::KILL);
             }
         }
@@ -362,26 +391,35 @@ impl Supervisor {
         let _ = self.alarm.get_ref().set(Some(self.overdue()));
     }
 
-    /// Returns when nothing of the group can run any more. What was asked to end because of the
-    /// lock has until the end of the margin; what a job that ended left behind is asked here.
-    async fn clear_away(&mut self, group: Group) {
+    /// Returns when nothing of the group can run any more: true. What was asked to end because of
+    /// the lock has until the end of the margin; what a job that ended left behind is asked here.
+    /// False if processes that may not be signalled run on after that.
+    async fn clear_away(&mut self, group: Group) -> bool {
         let mut patience = BootInstant::now().saturating_add(LEFTOVER_PATIENCE);
         if self.stopped {
             patience = patience.min(self.overdue());
         } else if group.is_alive() {
             group.signal(Signal::TERM);
         }
+        let mut pause = *LOOK_AGAIN.start();
         while group.is_alive() {
-            if BootInstant::now() >= patience {
+            let now = BootInstant::now();
+            if now >= patience {
                 group.signal(Signal::KILL);
             }
+            if now >= patience.saturating_add(OUT_OF_REACH_PATIENCE) && group.is_out_of_reach() {
+                return false;
+            }
+            let left = patience.saturating_since(now);
+            let soon = if left.is_zero() { pause } else { pause.min(left) };
             tokio::select! {
                 event = self.next() => {
                     let _ = self.heed(event);
                 }
-                () = sleep(LOOK_AGAIN) => {}
+                () = sleep(soon) => pause = (pause * 2).min(*LOOK_AGAIN.end()),
             }
         }
+        true
     }
 }
 

@@ -30,10 +30,9 @@ impl Terminal {
     /// Returns when it goes on.
     pub(crate) fn suspend(&self) {
         self.take_back();
-        // The others in a pipeline get the signal that Ctrl-Z sends. This process catches that
-        // one, so it needs the other.
+        // The others in a pipeline get the signal that Ctrl-Z sends.
         let _ = kill_current_process_group(Signal::TSTP);
-        let _ = kill_process(getpid(), Signal::STOP);
+        stop();
     }
 
     /// Makes `group` the foreground one if this one is: a shell that lets a stopped job go on in
@@ -43,6 +42,12 @@ impl Terminal {
             let _ = tcsetpgrp(io::stdin(), group.leader());
         }
     }
+}
+
+/// Stops this process, which catches the signal that Ctrl-Z sends and so needs the other one.
+/// Returns when it goes on.
+pub(crate) fn stop() {
+    let _ = kill_process(getpid(), Signal::STOP);
 }
 
 /// The terminal may be gone; then nobody misses it.
