@@ -16,10 +16,13 @@ pub(crate) fn command() -> Command {
     )
 }
 
-pub(crate) fn run(given: &ArgMatches, mut whole: Command) -> Result<(), Failure> {
+pub(crate) fn run(given: &ArgMatches, whole: &Command) -> Result<(), Failure> {
     let Some(shell) = given.get_one::<Shell>("shell") else {
         return Err(Failure::Usage("for which shell?".to_owned()));
     };
+    // What `exec` starts of itself is nobody else's to type.
+    let shown = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let mut whole = Command::new("leasehold").subcommands(shown.collect::<Vec<_>>());
     // The generator panics when it cannot write, as into a closed pipe; into memory it can.
     let mut text = Vec::new();
     clap_complete::generate(*shell, &mut whole, "leasehold", &mut text);

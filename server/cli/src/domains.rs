@@ -40,14 +40,20 @@ pub(crate) fn command() -> Command {
                         .value_parser(value_parser!(u64).range(1..))
                         .help("Waiters for one of its locks"),
                 )
-                .arg(condition()),
+                .arg(condition())
+                .arg(reason()),
         )
         .subcommand(
             Command::new("reset")
                 .about("Drop all settings of a domain: what the service has counts again")
                 .arg(name())
-                .arg(condition()),
+                .arg(condition())
+                .arg(reason()),
         )
+}
+
+fn reason() -> Arg {
+    args::filter("reason", "TEXT", "Why, for the audit: 1 to 512 bytes")
 }
 
 fn condition() -> Arg {
@@ -78,8 +84,15 @@ async fn set(given: &ArgMatches, service: &Service) -> Result<(), Failure> {
     let domain = args::text(given, "domain").unwrap_or_default();
     let settings = SetDomain { queue_max: given.get_one("queue-max").copied() };
     let now = match version(given, service, domain).await? {
-        Some(version) => service.client.set_domain(domain, &settings, &version, None).await?,
-        None => service.client.create_domain(domain, &settings, None).await?,
+        Some(version) => {
+            service
+                .client
+                .set_domain(domain, &settings, &version, args::text(given, "reason"))
+                .await?
+        }
+        None => {
+            service.client.create_domain(domain, &settings, args::text(given, "reason")).await?
+        }
     };
     service.show_value(&now.value, told)
 }
@@ -90,7 +103,7 @@ async fn reset(given: &ArgMatches, service: &Service) -> Result<(), Failure> {
         Some(version) => version.to_owned(),
         None => service.client.domain(domain).await?.version.clone().into_owned(),
     };
-    let done = service.client.reset_domain(domain, &version, None).await?;
+    let done = service.client.reset_domain(domain, &version, args::text(given, "reason")).await?;
     service.show_value(&done.value, |_| "it is as the service has it again")
 }
 

@@ -107,7 +107,7 @@ pub fn main(name: &str, given: &ArgMatches, whole: Command) -> ExitCode {
     }
     let done = match VERBS.iter().find(|verb| (verb.command)().get_name() == name) {
         Some(verb) => call(verb, given),
-        None => completions::run(given, whole),
+        None => completions::run(given, &whole),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

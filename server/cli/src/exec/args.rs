@@ -31,9 +31,11 @@ CMD runs in a process group of its own. All of what this says is about that grou
     not keep others waiting. If it goes on in time nothing is lost.
   - A second process, the guardian, kills the group if exec itself is killed, and stops it in time if
     exec is frozen. If all of them are frozen at once, the group is stopped as soon as they thaw.
+    If exec and guardian are both killed or both frozen and CMD is not, nobody is left to stop it:
+    CMD itself dies with a killed guardian, but not what it has started.
   - What leaves the group, as daemons do with setsid, is not stopped, nor is what runs as another
-    user (sudo), nor anything in the instant after a thaw. Only fencing protects from those: storage
-    that compares FENCING_TOKEN.
+    user (sudo), nor anything in the instant after a thaw. Only fencing protects from all of these:
+    storage that compares FENCING_TOKEN.
   - If what runs as another user is still in the group a second after SIGKILL, exec says so and ends.
     The lock is not given back then, nor renewed any more: it ends with its TTL.
 
