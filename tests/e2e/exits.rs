@@ -118,6 +118,34 @@ fn a_start_that_cannot_be_is_70_and_names_what_is_in_the_way() {
     std::fs::remove_dir_all(dir).expect("the directory is ours");
 }
 
+#[test]
+fn a_log_that_cannot_be_written_stops_nobody() {
+    use std::io::{BufRead as _, BufReader};
+    let dir = tempfile_dir();
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(dir.join("data"))
+        // Refusals are logged, so that each of them meets the full disk.
+        .env("LEASEHOLD_LOG", "info,leasehold_http::refused=info")
+        .stdout(std::process::Stdio::piped())
+        .stderr(full)
+        .spawn()
+        .expect("the binary is there");
+    let mut said = String::new();
+    let output = server.stdout.take().expect("it is piped");
+    BufReader::new(output).read_line(&mut said).expect("it says where it listens");
+    let address = said.trim().rsplit_once("http://").expect("an address").1;
+    let address = address.parse().expect("an address");
+    let mut client = leasehold_harness::Client::new(address);
+    client.acquire(&leasehold_harness::ask("r", "a", 60_000)).token();
+    client.acquire(&leasehold_harness::ask("r", "b", 60_000)).problem(409, "held");
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is ours");
+    assert!(server.wait().expect("it is ours").success());
+    std::fs::remove_dir_all(dir).expect("the directory is ours");
+}
+
 fn tempfile_dir() -> std::path::PathBuf {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);

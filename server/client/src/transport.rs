@@ -69,8 +69,9 @@ impl Transport {
         if let Some(credential) = &self.credential {
             request.headers_mut().insert(AUTHORIZATION, credential.clone());
         }
+        let server = request.uri().authority().map(ToString::to_string).unwrap_or_default();
         self.pool.request(request).await.map_err(|error| {
-            let told = chain(&error);
+            let told = format!("{server}: {}", chain(&error));
             if error.is_connect() { Cut::NotSent(told) } else { Cut::Sent(told) }
         })
     }

@@ -89,7 +89,7 @@ fn exec() -> Command {
         .arg(
             args::wait()
                 .default_value("60s")
-                .help("How long to stand in line for the lock; 0s tries once"),
+                .help("How long to stand in line for the lock; 0s tries once. Servers that cannot be reached are tried for 15s more"),
         )
         .arg(args::mode())
         .arg(
