@@ -130,7 +130,7 @@ async fn in_one_request(given: &ArgMatches, service: &Service) -> Result<Grant<'
         wait_ms: args::ms(wait),
         request_id: Some(match args::text(given, "request-id") {
             Some(id) => id.into(),
-            None => args::new_request_id()?.into(),
+            None => leasehold_client::new_request_id()?.into(),
         }),
         claim_ms: span(given, "claim").map(args::ms),
         keep_place: given.get_flag("keep-place"),

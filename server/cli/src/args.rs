@@ -1,7 +1,6 @@
 //! Arguments that several commands have.
 
 use crate::duration::duration;
-use crate::failure::Failure;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser as _;
 use clap::{Arg, ArgMatches};
@@ -59,11 +58,4 @@ pub(crate) fn ms(span: Duration) -> u64 {
 /// The value of an argument that is text, where there is such an argument.
 pub(crate) fn text<'a>(given: &'a ArgMatches, name: &str) -> Option<&'a str> {
     given.try_get_one::<String>(name).ok().flatten().map(String::as_str)
-}
-
-/// 128 random bits.
-pub(crate) fn new_request_id() -> Result<String, Failure> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::Local(format!("randomness: {error}")))?;
-    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }

@@ -133,7 +133,7 @@ impl Wanted {
                 mode: given.get_one::<Mode>("mode").copied().unwrap_or_default(),
                 ttl,
                 wait: span("wait"),
-                request_id: args::new_request_id()?,
+                request_id: leasehold_client::new_request_id()?,
             },
             client_id: given.get_one::<String>("client-id").cloned().unwrap_or_else(own),
             command: command_of(given),

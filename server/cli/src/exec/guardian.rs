@@ -10,13 +10,12 @@
 //! job and does not reap it (see [`super::group`]). It allocates little, has one thread, and
 //! speaks to no network: what it has to do in the last moment must not fail.
 
-use super::alarm::Alarm;
 use super::group::Group;
 use super::link::Link;
 use super::message::{Order, Report, Schedule};
 use super::{STARTER, myself};
 use crate::complain;
-use leasehold_client::BootInstant;
+use leasehold_client::{Alarm, BootInstant};
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};

@@ -16,7 +16,7 @@
 //! | `supervisor` | watches job, lock and signals, and judges how it ended |
 //! | `guardian`, `starter` | the other two processes |
 //! | `link`, `message` | how they talk |
-//! | `group`, `signals`, `terminal`, `alarm` | processes and the terminal |
+//! | `group`, `signals`, `terminal` | processes and the terminal |
 //!
 //! What must stay true:
 //!
@@ -27,7 +27,6 @@
 //!   by itself.
 //! - A signal never goes to a process group whose number may be somebody else's by now.
 
-mod alarm;
 mod args;
 mod ask;
 mod group;

@@ -1,6 +1,5 @@
 //! Watches job, lock and signals at once, and judges how it ended.
 
-use super::alarm::Alarm;
 use super::args::Wanted;
 use super::group::Group;
 use super::keeper::{self, Kept, News};
@@ -12,7 +11,7 @@ use super::{GUARDIAN, myself};
 use crate::complain;
 use crate::duration::human;
 use crate::service;
-use leasehold_client::{Answer, BootInstant, Client};
+use leasehold_client::{Alarm, Answer, BootInstant, Client};
 use leasehold_wire::{Grant, Mode};
 use rustix::process::{Pid, Signal, WaitOptions, wait};
 use std::future::pending;
