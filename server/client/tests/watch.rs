@@ -13,22 +13,10 @@ const LAST: u64 = 30;
 
 fn event(revision: u64) -> Event<'static> {
     Event {
-        revision: revision.to_string().into(),
-        event: EventKind::Granted,
-        happened_at: Time(0),
         resource: Some("a/é".into()),
-        domain: None,
         client_id: Some("c".into()),
         token: Some(revision),
-        mode: None,
-        priority: None,
-        ttl_ms: None,
-        granted_at: None,
-        how: None,
-        by: None,
-        action: None,
-        reason: None,
-        result: None,
+        ..Event::new(revision, EventKind::Granted, Time(0))
     }
 }
 

@@ -93,11 +93,7 @@ impl Node {
     }
 
     async fn owner_of(&self, token: Token) -> Result<Option<Principal>, Failure> {
-        let history = self.inner.history.clone();
-        let read = runtime::blocking(move || history.by_token(token)).await;
-        let record = read
-            .ok_or(Failure::ShuttingDown)?
-            .map_err(|fault| Failure::Internal(fault.to_string()))?;
+        let record = self.record(token).await?;
         Ok(record.map(|record| record.grant.owner.principal.clone()))
     }
 
@@ -209,11 +205,7 @@ impl Node {
     ) -> Result<AtRevision<Page<Deed>>, Failure> {
         self.fresh(false).await?;
         let revision = self.inner.shared.table.read().revision();
-        let history = self.inner.history.clone();
-        let read = runtime::blocking(move || history.audit(before, limit + 1)).await;
-        let mut found = read
-            .ok_or(Failure::ShuttingDown)?
-            .map_err(|fault| Failure::Internal(fault.to_string()))?;
+        let mut found = self.read_history(move |history| history.audit(before, limit + 1)).await?;
         let more = found.len() > limit;
         found.truncate(limit);
         let next = found.last().filter(|_| more).map(|last| last.revision.to_string());

@@ -3,7 +3,6 @@
 use crate::answer::{AtRevision, Call, Failure, Page};
 use crate::history::{Cursor, Filter, History};
 use crate::node::Node;
-use crate::runtime;
 use leasehold_core::command::EndedHow;
 use leasehold_core::outcome::{Grant, GrantRecord};
 use leasehold_core::{ClientId, LockTable, Piece, ResourceName, Token};
@@ -191,15 +190,11 @@ impl Node {
         before: Option<Cursor>,
         limit: usize,
     ) -> Result<(Vec<Arc<GrantRecord>>, Option<Cursor>), Failure> {
-        let history = self.inner.history.clone();
-        let read = runtime::blocking(move || {
+        let read = move |history: &History| {
             let wanted = |record: &GrantRecord| filter.takes_ended(record);
             history.page_where(&filter.index(), before, limit, &wanted)
-        });
-        let page = read
-            .await
-            .ok_or(Failure::ShuttingDown)?
-            .map_err(|fault| Failure::Internal(fault.to_string()))?;
+        };
+        let page = self.read_history(read).await?;
         Ok((page.records, page.next))
     }
 
@@ -226,7 +221,7 @@ impl Node {
         };
         let value = match live {
             Some(grant) => Ok(self.seen(grant)),
-            None => match by_token(self.inner.history.clone(), token).await? {
+            None => match self.record(token).await? {
                 Some(record) => Ok(record.into()),
                 None if token > issued || token == Token(0) => Err(NoGrant::NeverIssued),
                 None => Err(NoGrant::Forgotten),
@@ -239,11 +234,6 @@ impl Node {
         let expires_in_ms = Some(self.holder(&grant).expires_in_ms);
         GrantSeen { grant, ended: None, expires_in_ms }
     }
-}
-
-async fn by_token(history: History, token: Token) -> Result<Option<Arc<GrantRecord>>, Failure> {
-    let read = runtime::blocking(move || history.by_token(token)).await;
-    read.ok_or(Failure::ShuttingDown)?.map_err(|fault| Failure::Internal(fault.to_string()))
 }
 
 /// Live grants after `place`, and where they go on.

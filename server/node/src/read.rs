@@ -3,9 +3,11 @@
 use crate::answer::{
     AtRevision, Call, Failure, FenceStatus, LeaseStatus, LockStatus, WaiterStatus,
 };
+use crate::fatal::StorageFault;
+use crate::history::History;
 use crate::node::Node;
 use crate::runtime;
-use leasehold_core::outcome::Refusal;
+use leasehold_core::outcome::{GrantRecord, Refusal};
 use leasehold_core::row::Ticket;
 use leasehold_core::view::LeaseView;
 use leasehold_core::{LeaseId, ResourceName, Token};
@@ -15,6 +17,21 @@ use std::sync::Arc;
 const LEASE_SHOWN: usize = 1_000;
 
 impl Node {
+    /// Reads the history away from the tasks that must not block.
+    pub(crate) async fn read_history<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&History) -> Result<T, StorageFault> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let history = self.inner.history.clone();
+        let read = runtime::blocking(move || read(&history)).await;
+        read.ok_or(Failure::ShuttingDown)?.map_err(|fault| Failure::Internal(fault.to_string()))
+    }
+
+    /// What is on record of a grant that has ended.
+    pub(crate) async fn record(&self, token: Token) -> Result<Option<Arc<GrantRecord>>, Failure> {
+        self.read_history(move |history| history.by_token(token)).await
+    }
+
     pub(crate) async fn fresh(&self, stale: bool) -> Result<(), Failure> {
         if stale {
             return Ok(());
@@ -63,12 +80,8 @@ impl Node {
         resource: &ResourceName,
         exclusive: bool,
     ) -> Result<Option<Token>, Failure> {
-        let (history, resource) = (self.inner.history.clone(), resource.clone());
-        match runtime::blocking(move || history.last_token_of(&resource, exclusive)).await {
-            Some(Ok(token)) => Ok(token),
-            Some(Err(fault)) => Err(Failure::Internal(fault.to_string())),
-            None => Err(Failure::ShuttingDown),
-        }
+        let resource = resource.clone();
+        self.read_history(move |history| history.last_token_of(&resource, exclusive)).await
     }
 
     /// A lease with what stands on it.

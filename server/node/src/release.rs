@@ -4,9 +4,8 @@ use crate::answer::{AtRevision, Call, Failure, Gone, Released};
 use crate::node::{Node, Told};
 use crate::propose::Class;
 use leasehold_core::command::{EndedHow, GrantRef};
-use leasehold_core::outcome::{Blockers, GrantRecord, Outcome, Refusal};
+use leasehold_core::outcome::{Blockers, Outcome, Refusal};
 use leasehold_core::{Command, Owner, RequestId};
-use std::sync::Arc;
 
 impl Node {
     /// Gives a lock back. Twice is fine: the second answer says so.
@@ -42,7 +41,7 @@ impl Node {
     /// What is known of a grant that is not live. The caller has seen a state that is newer than
     /// the question.
     pub(crate) async fn gone(&self, asked: &GrantRef) -> Result<Failure, Failure> {
-        let record = self.record(asked).await?;
+        let record = self.record(asked.token).await?;
         Ok(match record {
             Some(record)
                 if record.grant.resource == asked.resource
@@ -53,16 +52,6 @@ impl Node {
             Some(_) => self.never(asked),
             None => self.forgotten_or_never(asked),
         })
-    }
-
-    async fn record(&self, asked: &GrantRef) -> Result<Option<Arc<GrantRecord>>, Failure> {
-        let (history, token) = (self.inner.history.clone(), asked.token);
-        let read = crate::runtime::blocking(move || history.by_token(token)).await;
-        match read {
-            Some(Ok(record)) => Ok(record),
-            Some(Err(fault)) => Err(Failure::Internal(fault.to_string())),
-            None => Err(Failure::ShuttingDown),
-        }
     }
 
     /// Every token that was given out is live or has ended, so one that is neither live nor on

@@ -1,8 +1,8 @@
 //! The node in numbers, and how far each bound is used up.
 
 use crate::answer::Failure;
+use crate::history::History;
 use crate::node::Node;
-use crate::runtime;
 use leasehold_core::view::Counts;
 use leasehold_core::{Limits, Token};
 
@@ -42,11 +42,8 @@ impl Node {
     /// # Errors
     /// [`Failure::Internal`] if the history cannot be read.
     pub async fn stats(&self) -> Result<Stats, Failure> {
-        let history = self.inner.history.clone();
-        let read = runtime::blocking(move || Ok((history.oldest_change()?, history.len()?))).await;
-        let (oldest_change, records) = read
-            .ok_or(Failure::ShuttingDown)?
-            .map_err(|fault: crate::StorageFault| Failure::Internal(fault.to_string()))?;
+        let read = |history: &History| Ok((history.oldest_change()?, history.len()?));
+        let (oldest_change, records) = self.read_history(read).await?;
         let table = self.inner.shared.table.read();
         let (counts, limits) = (table.counts(), table.limits().clone());
         let (revision, last_token) = (table.revision(), table.last_token());

@@ -141,12 +141,10 @@ impl Watch {
         if newest <= self.at {
             return Ok(Next::Changes(Vec::new()));
         }
-        let history = self.node.inner.history.clone();
-        if let Some(changes) = history.recent(self.at, STEP) {
+        if let Some(changes) = self.node.inner.history.recent(self.at, STEP) {
             return Ok(Next::Changes(changes));
         }
         let at = self.at;
-        let read = runtime::blocking(move || history.changes(at, newest, STEP)).await;
-        read.ok_or(Failure::ShuttingDown)?.map_err(|fault| Failure::Internal(fault.to_string()))
+        self.node.read_history(move |history| history.changes(at, newest, STEP)).await
     }
 }

@@ -62,6 +62,31 @@ pub struct Event<'a> {
     pub result: Option<Cow<'a, str>>,
 }
 
+impl<'a> Event<'a> {
+    /// A change without any of the optional fields.
+    #[must_use]
+    pub fn new(revision: u64, event: EventKind, happened_at: Time) -> Self {
+        Self {
+            revision: revision.to_string().into(),
+            event,
+            happened_at,
+            resource: None,
+            domain: None,
+            client_id: None,
+            token: None,
+            mode: None,
+            priority: None,
+            ttl_ms: None,
+            granted_at: None,
+            how: None,
+            by: None,
+            action: None,
+            reason: None,
+            result: None,
+        }
+    }
+}
+
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $word:literal;)+) => {
         /// The kinds of changes. A reader skips those that it does not know.

@@ -341,24 +341,7 @@ fn a_problem_with_every_field() {
 
 #[test]
 fn events_as_a_watcher_sees_them() {
-    let least = Event {
-        revision: "118".into(),
-        event: EventKind::HistoryTrimmed,
-        happened_at: AT,
-        resource: None,
-        domain: None,
-        client_id: None,
-        token: None,
-        mode: None,
-        priority: None,
-        ttl_ms: None,
-        granted_at: None,
-        how: None,
-        by: None,
-        action: None,
-        reason: None,
-        result: None,
-    };
+    let least = Event::new(118, EventKind::HistoryTrimmed, AT);
     check("event_least", &least);
     check(
         "event_most",

@@ -210,23 +210,13 @@ impl Table {
     }
 
     fn happened(&mut self, event: EventKind, grant: &Grant<'static>) {
+        let revision = self.events.len() as u64 + 1;
         let event = Event {
-            revision: (self.events.len() + 1).to_string().into(),
-            event,
-            happened_at: Time(0),
             resource: Some(grant.resource.clone()),
-            domain: None,
             client_id: Some(grant.client_id.clone()),
             token: Some(grant.token),
             mode: Some(grant.mode),
-            priority: None,
-            ttl_ms: None,
-            granted_at: None,
-            how: None,
-            by: None,
-            action: None,
-            reason: None,
-            result: None,
+            ..Event::new(revision, event, Time(0))
         };
         self.watchers.retain(|watcher| watcher.send(block(&event)).is_ok());
         self.events.push(event);

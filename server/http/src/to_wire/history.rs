@@ -8,24 +8,7 @@ use leasehold_wire::{self as wire, EventKind, Time};
 
 /// A change as its event.
 pub(crate) fn event(change: &Change) -> wire::Event<'_> {
-    let blank = wire::Event {
-        revision: change.revision.to_string().into(),
-        event: EventKind::LeaseEnding,
-        happened_at: Time(change.at_ms),
-        resource: None,
-        domain: None,
-        client_id: None,
-        token: None,
-        mode: None,
-        priority: None,
-        ttl_ms: None,
-        granted_at: None,
-        how: None,
-        by: None,
-        action: None,
-        reason: None,
-        result: None,
-    };
+    let blank = wire::Event::new(change.revision, EventKind::LeaseEnding, Time(change.at_ms));
     match &change.kind {
         ChangeKind::LeaseOpened { client, ttl_ms } => wire::Event {
             event: EventKind::LeaseOpened,
