@@ -1,0 +1,1 @@
+//! A reverse proxy that refuses a write with a stale token.

@@ -1,0 +1,1 @@
+//! What attaches Leasehold to storage.

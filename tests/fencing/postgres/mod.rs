@@ -1,0 +1,1 @@
+//! The PostgreSQL kit in a real server.

@@ -1,0 +1,1 @@
+//! The fence proxy in front of a real HTTP server.

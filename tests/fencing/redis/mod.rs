@@ -1,0 +1,1 @@
+//! The Redis library in a real server.

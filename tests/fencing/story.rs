@@ -1,0 +1,1 @@
+//! The paused worker, told from the lock to the store, as the README shows it.

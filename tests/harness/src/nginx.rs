@@ -1,0 +1,1 @@
+//! An nginx of its own for a test: storage that speaks HTTP.

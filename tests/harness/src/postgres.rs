@@ -1,0 +1,1 @@
+//! A PostgreSQL server of its own for a test.

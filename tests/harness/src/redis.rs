@@ -1,0 +1,1 @@
+//! A Redis server of its own for a test.
