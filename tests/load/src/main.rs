@@ -122,10 +122,10 @@ struct Million {
 struct Guard {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16])]
     connections: Vec<usize>,
-    /// How often each is measured.
-    #[arg(long, default_value_t = 5)]
+    /// How often each is measured: short and often, as a pair is compared with itself.
+    #[arg(long, default_value_t = 9)]
     rounds: usize,
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 1.0)]
     seconds: f64,
     /// A ratio that must be reached: `guard@16=0.85`, or `guard=0.85` at every number of
     /// connections.

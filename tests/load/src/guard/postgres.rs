@@ -1,7 +1,9 @@
-//! One `UPDATE` beside the same one after a guard, and on a table in trigger mode.
+//! One `UPDATE` beside the same one after a guard, and on a table in trigger mode: each in a
+//! transaction, statement after statement or all in one flight.
 
 use anyhow::Context as _;
 use leasehold_harness::postgres::Postgres;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 
 use super::{Store, Writer};
@@ -9,7 +11,7 @@ use crate::Guard;
 
 const KIT: &str = include_str!("../../../../plugins/fences/postgres/install.sql");
 
-/// How often a fence is guarded in its life: once per way, as every way has tables of its own.
+/// That of every writer: each has a fence of its own.
 const TOKEN: i64 = 34;
 
 /// A PostgreSQL with the kit, which syncs every commit as it does by default.
@@ -113,43 +115,46 @@ impl Writer for Transaction {
     }
 }
 
-/// The same server, asked in single messages: several statements in one are one transaction.
-pub(super) struct Single(pub(super) Transactions);
+/// The same server and the same statements, sent together: a guard that refuses makes the update
+/// after it fail as well, so nothing has to wait for its answer.
+pub(super) struct Pipelined(pub(super) Transactions);
 
-impl Store for Single {
+impl Store for Pipelined {
     type Way = Way;
-    type Writer = Message;
+    type Writer = Flight;
 
     const WAYS: &[(&str, Way)] = &[
-        ("single-plain", Way::Plain),
-        ("guard-single", Way::Guard),
-        ("trigger-single", Way::Trigger),
+        ("plain-pipelined", Way::Plain),
+        ("guard-pipelined", Way::Guard),
+        ("trigger-pipelined", Way::Trigger),
     ];
 
-    async fn open(&self, way: Way, connection: usize) -> anyhow::Result<Message> {
-        let table = way.table();
-        let resource = format!("invoice/{table}/{connection}");
-        let fence = match way {
-            Way::Plain => String::new(),
-            Way::Guard => format!("SELECT leasehold.guard('{resource}', {TOKEN}); "),
-            Way::Trigger => format!(
-                "SET LOCAL leasehold.resource = '{resource}'; SET LOCAL leasehold.token = '{TOKEN}'; "
-            ),
-        };
-        let text = format!("{fence}UPDATE {table} SET amount = amount + 1 WHERE id = {connection}");
-        // Outside of a transaction that somebody has begun, a setting for it would be lost.
-        let text = if way == Way::Trigger { format!("BEGIN; {text}; COMMIT") } else { text };
-        Ok(Message { client: self.0.connect().await?, text })
+    async fn open(&self, way: Way, connection: usize) -> anyhow::Result<Flight> {
+        Ok(Flight(self.0.open(way, connection).await?))
     }
 }
 
-pub(super) struct Message {
-    client: Client,
-    text: String,
-}
+pub(super) struct Flight(Transaction);
 
-impl Writer for Message {
+impl Writer for Flight {
     async fn write(&mut self) -> anyhow::Result<()> {
-        Ok(self.client.batch_execute(&self.text).await?)
+        let Transaction { client, fence, update, resource, id } = &self.0;
+        let guard = async {
+            match fence {
+                Some(fence) => client.query(fence, &[resource, &TOKEN]).await.map(drop),
+                None => Ok(()),
+            }
+        };
+        let row: [&(dyn ToSql + Sync); 1] = [id];
+        // Sent in this order, as each is sent when it is first polled.
+        let ((), (), updated, ()) = tokio::try_join!(
+            biased;
+            client.batch_execute("BEGIN"),
+            guard,
+            client.execute(update, &row),
+            client.batch_execute("COMMIT"),
+        )?;
+        anyhow::ensure!(updated == 1, "{updated} rows instead of one");
+        Ok(())
     }
 }
