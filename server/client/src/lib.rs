@@ -46,6 +46,7 @@
 //! | [`BootInstant`] (`clock`), [`Alarm`], `timer` | the clock that runs through a suspend |
 //! | [`Watch`] (`watch`, `sse`) | events in order, once, over any number of connections |
 //! | [`Pages`] (`pages`) | lists, page by page |
+//! | [`fence`] | for the other side: storage in Rust that refuses stale tokens |
 //! | [`Error`] | what a caller can act upon |
 //! | `call`, `backoff`, `servers`, `transport`, `encode` | repeats within a budget, over HTTP |
 //!
@@ -71,6 +72,7 @@ mod client;
 mod clock;
 mod encode;
 mod error;
+pub mod fence;
 mod filters;
 mod guard;
 mod keeper;
