@@ -44,16 +44,23 @@ enum Protection {
 
 impl Default for Rules {
     fn default() -> Self {
-        let read_methods = ["GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND"];
-        let method = |name: &str| Method::from_bytes(name.as_bytes()).unwrap_or_default();
-        Self {
-            read_methods: read_methods.into_iter().map(method).collect(),
-            protect: vec![Pattern::everything()],
-        }
+        let read_methods = Self::methods("GET,HEAD,OPTIONS,TRACE,PROPFIND").unwrap_or_default();
+        Self { read_methods, protect: vec![Pattern::everything()] }
     }
 }
 
 impl Rules {
+    /// Reads methods, with commas between them.
+    ///
+    /// # Errors
+    /// Names what is none.
+    pub fn methods(list: &str) -> Result<Vec<Method>, String> {
+        let method = |name: &str| {
+            Method::from_bytes(name.trim().as_bytes()).map_err(|_| format!("`{name}` is no method"))
+        };
+        list.split(',').map(method).collect()
+    }
+
     /// What this request asks of the fence, from its head alone.
     pub(crate) fn demand(&self, head: &Parts) -> Result<Demand, Problem> {
         if self.read_methods.contains(&head.method) {

@@ -30,7 +30,11 @@ pub(crate) fn connector(tls: ClientConfig, patience: Duration) -> HttpsConnector
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(Some(patience));
-    HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(http)
+    HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(http)
 }
 
 fn from_file(file: &Path) -> Result<RootCertStore, String> {

@@ -5,6 +5,7 @@ use crate::gate::Gate;
 use crate::line::Line;
 use crate::outgoing::Outgoing;
 use crate::problem::Problem;
+use crate::settings::Limits;
 use crate::target::Target;
 use crate::tls;
 use hyper::body::Incoming;
@@ -27,13 +28,13 @@ const KEPT_MAX: usize = 256;
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Times {
+struct Times {
     /// A connection, TLS included.
-    pub(crate) connect: Duration,
+    connect: Duration,
     /// Without a move of the upstream.
-    pub(crate) silent: Duration,
+    silent: Duration,
     /// A connection that nobody uses.
-    pub(crate) kept: Duration,
+    kept: Duration,
 }
 
 pub(crate) struct Upstream {
@@ -68,14 +69,18 @@ impl Upstream {
     pub(crate) fn new(
         target: Target,
         tls: rustls::ClientConfig,
-        times: Times,
-        head_max: usize,
+        limits: &Limits,
         cut: watch::Receiver<()>,
     ) -> Self {
         let mut http = Builder::new();
         // hyper panics below its own least size.
-        http.max_buf_size(head_max.max(8 * 1024));
-        let connector = TowerToHyperService::new(tls::connector(tls, times.connect));
+        http.max_buf_size(limits.head_max.max(8 * 1024));
+        let connector = TowerToHyperService::new(tls::connector(tls, limits.connect_timeout));
+        let times = Times {
+            connect: limits.connect_timeout,
+            silent: limits.upstream_timeout,
+            kept: limits.upstream_idle,
+        };
         Self { target, connector, http, times, kept: Mutex::default(), cut }
     }
 
@@ -130,9 +135,7 @@ impl Upstream {
     /// The one that was used last, so that the others grow old.
     fn kept(&self) -> Option<Line> {
         let mut kept = self.kept.lock();
-        kept.retain(|line| {
-            !line.sender.is_closed() && line.idle_since.elapsed() < self.times.kept
-        });
+        kept.retain(|line| !line.sender.is_closed() && line.idle_since.elapsed() < self.times.kept);
         let ready = kept.iter().rposition(|line| line.sender.is_ready())?;
         Some(kept.swap_remove(ready))
     }
