@@ -36,7 +36,11 @@ use tokio::task::AbortHandle;
 /// assert_eq!(guard.state(), State::Held);
 /// assert_eq!(
 ///     guard.fencing_headers(),
-///     [("Fencing-Token", guard.token().to_string()), ("Fencing-Resource", "a%20b/1".to_string())],
+///     [
+///         ("Fencing-Token", guard.token().to_string()),
+///         ("Fencing-Resource", "a%20b/1".to_string()),
+///         ("Fencing-Mode", "exclusive".to_string()),
+///     ],
 /// );
 ///
 /// // A handle that other tasks can ask, also after the guard is gone.
@@ -114,12 +118,20 @@ impl Guard {
         &self.grant
     }
 
-    /// The headers that tell storage which grant a write is made under.
+    /// The headers that tell storage which grant a request is made under.
+    ///
+    /// Those of a shared grant say `Fencing-Mode: shared`, and a fence refuses a write that bears
+    /// them: were a reader's token recorded, the next reader's would make it stale.
     #[must_use]
-    pub fn fencing_headers(&self) -> [(&'static str, String); 2] {
+    pub fn fencing_headers(&self) -> [(&'static str, String); 3] {
+        let mode = match self.mode() {
+            Mode::Exclusive => "exclusive",
+            Mode::Shared => "shared",
+        };
         [
             ("Fencing-Token", self.token().to_string()),
             ("Fencing-Resource", fencing_resource(self.resource())),
+            ("Fencing-Mode", mode.to_owned()),
         ]
     }
 

@@ -148,6 +148,7 @@ impl Lanes {
     }
 
     /// From now on for `span`, a token that was not cleared waits.
+    #[cfg_attr(not(feature = "redb"), expect(dead_code, reason = "memory is not closed"))]
     pub(super) fn hold(&self, span: Duration) {
         let mut state = self.state.lock();
         // A span beyond the end of time is a mistake, but not one to be let through for.
@@ -156,6 +157,7 @@ impl Lanes {
     }
 
     /// Lets nobody in any more, and answers how many passes are left and whether tokens are held.
+    #[cfg_attr(not(feature = "redb"), expect(dead_code, reason = "memory is not closed"))]
     pub(super) fn close(&self) -> (u64, bool) {
         let mut state = self.state.lock();
         state.closed = true;

@@ -94,12 +94,16 @@ mod engine;
 mod line;
 mod memory;
 mod options;
+#[cfg(feature = "redb")]
+pub mod redb;
 mod refused;
 mod row;
 
 pub use line::Pass;
 pub use memory::MemoryFence;
 pub use options::{Options, Stats};
+#[cfg(feature = "redb")]
+pub use redb::RedbFence;
 pub use refused::{Refused, StorageFault};
 
 /// How often a token may write.
