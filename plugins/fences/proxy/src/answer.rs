@@ -18,7 +18,7 @@ use http_body_util::{BodyExt as _, Either, Full};
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
-use leasehold_client::fence::{Fence as _, Pass, Refused, Usage};
+use leasehold_client::fence::{Fence as _, Pass, RedbFence, Refused, Usage};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) struct Answerer {
     pub(crate) rules: Rules,
     pub(crate) usage: Usage,
     pub(crate) limits: Limits,
-    pub(crate) fence: crate::Kept,
+    pub(crate) fence: RedbFence,
     pub(crate) checks: Checks,
     pub(crate) gate: Arc<Gate>,
     pub(crate) upstream: Arc<Upstream>,

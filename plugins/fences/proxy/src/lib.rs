@@ -38,7 +38,6 @@ mod exchange;
 mod gate;
 mod headers;
 mod home;
-mod kept;
 mod line;
 mod metrics;
 mod ops;
@@ -67,5 +66,3 @@ pub use rules::Rules;
 pub use settings::{Limits, Settings};
 pub use start_error::StartError;
 pub use target::Target;
-
-use kept::RedbFence as Kept;

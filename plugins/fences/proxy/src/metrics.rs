@@ -7,7 +7,6 @@ use prometheus::{
     Registry, TextEncoder, core::Collector,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// From a millisecond to a minute.
 const SECONDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 2.5, 10.0, 60.0];
@@ -18,8 +17,6 @@ pub(crate) struct Metrics {
     requests: IntCounterVec,
     connections: IntGauge,
     settling: IntGauge,
-    /// The same, for whoever decides by it.
-    settling_now: Arc<AtomicUsize>,
     checks: IntCounterVec,
     durations: Histogram,
     ready: IntGauge,
@@ -30,17 +27,11 @@ pub(crate) struct Metrics {
 
 /// Counts for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Counted {
-    gauge: IntGauge,
-    now: Option<Arc<AtomicUsize>>,
-}
+pub(crate) struct Counted(IntGauge);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.gauge.dec();
-        if let Some(now) = &self.now {
-            now.fetch_sub(1, Ordering::AcqRel);
-        }
+        self.0.dec();
     }
 }
 
@@ -107,7 +98,6 @@ impl Metrics {
                     "Writes that ended without a complete answer.",
                 )),
             )?,
-            settling_now: Arc::default(),
             registry,
         };
         for (of, bound) in limits.bounds() {
@@ -134,18 +124,13 @@ impl Metrics {
 
     pub(crate) fn connection(&self) -> Counted {
         self.connections.inc();
-        Counted { gauge: self.connections.clone(), now: None }
+        Counted(self.connections.clone())
     }
 
     pub(crate) fn settling(&self) -> Counted {
         self.cut.inc();
         self.settling.inc();
-        self.settling_now.fetch_add(1, Ordering::AcqRel);
-        Counted { gauge: self.settling.clone(), now: Some(Arc::clone(&self.settling_now)) }
-    }
-
-    pub(crate) fn settling_now(&self) -> usize {
-        self.settling_now.load(Ordering::Acquire)
+        Counted(self.settling.clone())
     }
 
     /// Everything in the text format.

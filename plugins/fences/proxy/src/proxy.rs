@@ -9,8 +9,8 @@ use crate::settings::{Limits, Settings};
 use crate::start_error::StartError;
 use crate::tenure::{Left, Tenure};
 use crate::upstream::Upstream;
-use crate::{Kept, door, ops, tls};
-use leasehold_client::fence::{Options, Usage};
+use crate::{door, ops, tls};
+use leasehold_client::fence::{Options, RedbFence, Usage};
 use leasehold_client::{Client, Guard};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -189,12 +189,12 @@ fn lock_of(settings: &Settings) -> String {
     }
 }
 
-fn open(home: &Home, limits: &Limits) -> Result<Kept, StartError> {
+fn open(home: &Home, limits: &Limits) -> Result<RedbFence, StartError> {
     let options = Options::new()
         .wait_max(limits.wait_max)
         .waiting_max(limits.waiting_max)
         .resources_max(limits.resources_max);
-    Kept::open(&home.fence(), options).map_err(|error| StartError::Fence(error.to_string()))
+    RedbFence::open(&home.fence(), options).map_err(|error| StartError::Fence(error.to_string()))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
