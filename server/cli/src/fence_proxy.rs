@@ -38,6 +38,9 @@ The first pattern that matches a path counts; a path that none matches is passed
 One proxy stands before one upstream: it holds the lock fence-proxy/UPSTREAM, and a second one ends
 with 75. The data directory holds the highest tokens and is never to be deleted.
 
+LEASEHOLD_LOG chooses what is logged; `info,leasehold_fence_proxy::refused=info` tells of every
+refused request with its trace_id.
+
 Exit codes: 0 stopped in order, 64 wrong use, 69 no server could serve, 70 could not start, 75
 another proxy stands before this upstream.";
 

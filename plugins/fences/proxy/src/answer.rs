@@ -162,6 +162,7 @@ impl Answerer {
         self.metrics.outcome(problem.code.as_str());
         let trace_id = leasehold_client::new_request_id().unwrap_or_else(|_| "none".to_owned());
         tracing::info!(
+            target: "leasehold_fence_proxy::refused",
             code = problem.code.as_str(),
             %trace_id,
             method = %head.method,
