@@ -67,7 +67,7 @@ pub enum OpenError {
 }
 
 /// Opens a file as often as it takes, and marks it as in use.
-pub(super) type Opener = Box<dyn Fn() -> Result<(Database, bool), OpenError> + Send>;
+pub(super) type Opener = Box<dyn Fn() -> Result<(Database, bool), OpenError> + Send + Sync>;
 
 /// What opens the file at `path`, which is made if there is none.
 pub(super) fn opener(path: &Path, sync_failed: Arc<AtomicBool>) -> Opener {

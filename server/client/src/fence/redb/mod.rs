@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | [`RedbFence`] | the fence with a file of its own |
 //! | [`guard`], [`seal`] | the rule inside the caller's transaction |
-//! | `writer`, `file`, `tables`, `watched` | one sync for many; opening; the layout; failed syncs |
+//! | `writer`, `storage` | one sync for many; opening again after a failure |
+//! | `file`, `tables`, `watched` | making and opening; the layout; failed syncs |
 
 mod file;
 mod guard;
+mod storage;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -26,14 +28,14 @@ use super::row::Row;
 use super::{Fence, Usage};
 use ::redb::ReadableDatabase;
 use file::Opener;
-use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use storage::Storage;
 use tokio::sync::oneshot;
-use writer::{Message, Shared, Writer};
+use writer::{Message, Writer};
 
 /// A fence whose T_max is in a redb file: it is durable before a write is let through.
 ///
@@ -84,7 +86,7 @@ pub enum CloseError {
 }
 
 struct File {
-    shared: Shared,
+    storage: Arc<Storage>,
     /// Nothing once it is dropped: the writer ends when nobody can write to it.
     messages: Option<mpsc::Sender<Message>>,
     writer: Option<JoinHandle<()>>,
@@ -116,14 +118,11 @@ impl RedbFence {
         opener: Opener,
         sync_failed: Arc<AtomicBool>,
     ) -> Result<Self, OpenError> {
-        let (db, was_clean) = opener()?;
-        let counts = Arc::new(Counts::default());
-        let shared: Shared = Arc::new(Mutex::new(Some(Arc::new(db))));
+        let (storage, was_clean) = Storage::open(opener, sync_failed)?;
+        let (storage, counts) = (Arc::new(storage), Arc::new(Counts::default()));
         let (messages, received) = mpsc::channel();
         let writer = Writer {
-            shared: Arc::clone(&shared),
-            opener,
-            sync_failed,
+            storage: Arc::clone(&storage),
             counts: Arc::clone(&counts),
             resources_max: options.resources_max.max(1),
         };
@@ -133,7 +132,7 @@ impl RedbFence {
             .spawn(move || writer.run(&received))
             .map_err(|cause| file::io_error(path, "could not start its writer", cause))?;
         let (messages, writer) = (Some(messages), Some(writer));
-        let file = File { shared, messages, writer, was_clean };
+        let file = File { storage, messages, writer, was_clean };
         Ok(Self(Arc::new(Engine::new(options, counts, file))))
     }
 
@@ -202,16 +201,18 @@ impl File {
 impl Store for File {
     async fn load(&self, resource: &str) -> Result<Row, StorageFault> {
         const READING: &str = "the fence could not read its file";
-        let Some(db) = self.shared.lock().clone() else {
-            return Err(StorageFault::plain("the fence's file cannot be used at present"));
-        };
-        let resource = resource.to_owned();
+        let (storage, resource) = (Arc::clone(&self.storage), resource.to_owned());
         // A page that is not cached comes from the disk.
-        let read = tokio::task::spawn_blocking(move || -> Result<Row, ::redb::Error> {
-            tables::read(&db.begin_read()?, &resource)
+        let read = tokio::task::spawn_blocking(move || {
+            let db = storage.database()?;
+            let read =
+                || -> Result<Row, ::redb::Error> { tables::read(&db.begin_read()?, &resource) };
+            read().map_err(|cause| {
+                storage.give_up();
+                StorageFault::new(READING, cause)
+            })
         });
-        let read = read.await.map_err(|cause| StorageFault::new(READING, cause))?;
-        read.map_err(|cause| StorageFault::new(READING, cause))
+        read.await.map_err(|cause| StorageFault::new(READING, cause))?
     }
 
     fn submit(&self, job: Job) {

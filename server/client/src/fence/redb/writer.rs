@@ -2,15 +2,12 @@
 //!
 //! No timer collects a batch: while one sync runs, the next batch gathers by itself.
 
-use super::file::Opener;
+use super::storage::Storage;
 use super::tables::{Changed, Tables};
 use crate::fence::counts::Counts;
 use crate::fence::line::Job;
 use crate::fence::refused::StorageFault;
-use ::redb::Database;
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 
@@ -29,13 +26,8 @@ pub(super) enum Message {
     },
 }
 
-/// The database, for the writer and for those who read; nothing while it cannot be used.
-pub(super) type Shared = Arc<Mutex<Option<Arc<Database>>>>;
-
 pub(super) struct Writer {
-    pub(super) shared: Shared,
-    pub(super) opener: Opener,
-    pub(super) sync_failed: Arc<AtomicBool>,
+    pub(super) storage: Arc<Storage>,
     pub(super) counts: Arc<Counts>,
     pub(super) resources_max: u64,
 }
@@ -61,13 +53,13 @@ impl Writer {
             self.write(jobs);
             if let Some((clean, closed)) = close {
                 let outcome = self.mark(clean);
-                self.shared.lock().take();
+                self.storage.close();
                 // Nobody may wait for it any more.
                 drop(closed.send(outcome));
                 return;
             }
         }
-        self.shared.lock().take();
+        self.storage.close();
     }
 
     fn write(&self, jobs: Vec<Job>) {
@@ -110,7 +102,7 @@ impl Writer {
         &self,
         work: impl FnOnce(&mut Tables<'_>) -> Result<(T, Effect), ::redb::Error>,
     ) -> Result<T, StorageFault> {
-        let db = self.database()?;
+        let db = self.storage.database()?;
         let run = || -> Result<(T, Effect), ::redb::Error> {
             let txn = db.begin_write()?;
             let (done, effect) = work(&mut Tables::open(&txn)?)?;
@@ -121,7 +113,7 @@ impl Writer {
             Ok((done, effect))
         };
         let (done, effect) = run().map_err(|cause| {
-            self.shared.lock().take();
+            self.storage.give_up();
             StorageFault::new(WRITING, cause)
         })?;
         if effect.raises > 0 {
@@ -129,25 +121,6 @@ impl Writer {
         }
         self.counts.holds(effect.resources, effect.floor);
         Ok(done)
-    }
-
-    fn database(&self) -> Result<Arc<Database>, StorageFault> {
-        if let Some(db) = self.shared.lock().as_ref() {
-            return Ok(Arc::clone(db));
-        }
-        if self.sync_failed.load(SeqCst) {
-            // What is read from the file now need not be on the disk.
-            return Err(StorageFault::plain(
-                "a sync of the fence's file failed before: check the disk and start again",
-            ));
-        }
-        let (db, _) = (self.opener)().map_err(|cause| {
-            let cause = describe(&cause);
-            StorageFault::new("the fence could not open its file again", cause)
-        })?;
-        let db = Arc::new(db);
-        *self.shared.lock() = Some(Arc::clone(&db));
-        Ok(db)
     }
 }
 
@@ -163,13 +136,5 @@ impl Effect {
     fn none(tables: &Tables<'_>) -> Result<Self, ::redb::Error> {
         let (resources, floor) = tables.holds()?;
         Ok(Self { raises: 0, folded: 0, resources, floor })
-    }
-}
-
-/// An error with its cause.
-fn describe(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }
