@@ -2,6 +2,7 @@
 
 use super::scripted::Scripted;
 use super::{begin_put, put, service, trusting};
+use leasehold_harness::eventually;
 use leasehold_harness::nginx::Nginx;
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,7 @@ fn what_is_no_answer_is_a_failure_of_the_upstream() {
 fn an_answer_that_is_cut_short_is_cut_short_for_the_client_too() {
     let (service, upstream) = (service(), Scripted::start());
     let proxy = trusting(&service, &upstream.url()).flag("--upstream-settle", "1ms").start();
-    for head in ["Content-Length: 10", "Transfer-Encoding: chunked"] {
+    for head in ["Content-Length: 20", "Transfer-Encoding: chunked"] {
         let mut client = begin_put(&proxy, "/a", "r", 34);
         let mut link = upstream.accept();
         link.request();
@@ -98,7 +99,7 @@ fn an_early_answer_is_passed_on_and_the_rest_of_the_body_after_it() {
     assert_eq!(client.finish().body, b"early");
     // The write is not over before the upstream has all of it.
     let mut newer = begin_put(&proxy, "/b", "r", 34);
-    leasehold_harness::eventually("it waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
+    eventually("it waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
     client.send(&whole[whole.len() - 5..]).expect("sent");
     assert_eq!(link.take(10), b"0123456789");
     let mut link = upstream.accept();
@@ -119,8 +120,6 @@ fn a_kept_connection_that_the_upstream_closes_costs_nothing() {
         assert_eq!(client.finish().status, 201);
         // Closed while nobody uses it, so the next write finds it closed and takes another.
         drop(link);
-        leasehold_harness::eventually("the proxy sees the end", || true);
-        std::thread::yield_now();
     }
 }
 
@@ -134,4 +133,27 @@ fn the_errors_of_the_upstream_are_its_own() {
     assert_eq!(client.call("DELETE", "/missing", &under, b"").status, 404);
     let answer = client.call("FROB", "/a", &under, b"");
     assert_eq!(answer.status, 405, "{answer}");
+}
+
+#[test]
+fn a_write_that_was_sent_whole_goes_on_without_its_client() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--upstream-idle", "0s")
+        .flag("--upstream-settle", "1h")
+        .start();
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
+    // Gone before the answer, and gone in the middle of it.
+    for (token, sent) in [(33, 0), (34, answer.len() - 2)] {
+        let mut client = begin_put(&proxy, "/a", "r", token);
+        let mut link = upstream.accept();
+        link.request();
+        link.send(&answer[..sent]);
+        eventually("what was sent arrives", || sent == 0 || client.has_answer());
+        drop(client);
+        eventually("the client is gone", || proxy.metric("connections") == 0.0);
+        link.send(&answer[sent..]);
+        eventually("it is over", || proxy.metric("fence{what=\"in_flight\"}") == 0.0);
+    }
+    assert_eq!(proxy.metric("cut_total"), 0.0);
 }

@@ -16,6 +16,7 @@ use crate::upstream::{Failure, Upstream};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Either, Full};
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, EXPECT, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use leasehold_client::fence::{Fence as _, Pass, RedbFence, Refused, Usage};
@@ -56,7 +57,7 @@ impl Answerer {
         let began = std::time::Instant::now();
         let (head, body) = request.into_parts();
         let mut body = Some(body);
-        let answer = match self.pass_on(&head, &mut body, client).await {
+        let mut answer = match self.pass_on(&head, &mut body, client).await {
             Ok(answer) => {
                 self.metrics.passed();
                 answer.map(Either::Right)
@@ -68,6 +69,11 @@ impl Answerer {
                 self.refuse(&head, &problem)
             }
         };
+        if head.headers.contains_key(TRANSFER_ENCODING) {
+            // It may have had a Content-Length as well, which the parser drops. Whoever believed
+            // that one sees the next request begin elsewhere: so there is no next request.
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         self.metrics.took(began);
         answer
     }
@@ -140,22 +146,36 @@ impl Answerer {
         let ends = Instant::now() + self.limits.write_max;
         let write = pass.map(|pass| Write { pass, settle, ends });
         let exchange = Exchange::new(write, &self.metrics);
-        let of_head = sent.method() == Method::HEAD;
         let body = Outgoing::new(body, &exchange, self.limits.client_timeout);
-        let sent = sent.map(|()| body);
-        let got = self.upstream.send(sent, &exchange, &self.gate).await;
-        let (answer, line) = got.map_err(|failure| failed(failure, &exchange))?;
-        let (mut head, body) = answer.into_parts();
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            let detail = "the upstream switches protocols, which nobody has asked for";
-            return Err(failed(Failure::Broken(detail.to_owned()), &exchange));
-        }
-        let length = of_head || head.status == StatusCode::NOT_MODIFIED;
-        headers::to_client(&mut head.headers, length);
-        head.version = Version::HTTP_11;
+        let sending = self.send(sent.map(|()| body), Arc::clone(&exchange));
+        let got =
+            if exchange.is_write() { without_its_client(sending).await } else { sending.await };
+        got.map_err(|failure| failed(failure, &exchange))
+    }
+
+    fn send(
+        &self,
+        sent: Request<Outgoing>,
+        exchange: Arc<Exchange>,
+    ) -> impl Future<Output = Result<Response<Answering>, Failure>> + use<> {
+        let (upstream, gate) = (Arc::clone(&self.upstream), Arc::clone(&self.gate));
         let patience = self.limits.upstream_timeout;
-        let body = Answering::new(body, line, &exchange, &self.upstream, patience);
-        Ok(Response::from_parts(head, body))
+        let of_head = sent.method() == Method::HEAD;
+        async move {
+            let (answer, line) = upstream.send(sent, &exchange, &gate).await?;
+            let (mut head, body) = answer.into_parts();
+            if head.status == StatusCode::SWITCHING_PROTOCOLS {
+                let detail = "it switches protocols, which nobody has asked for";
+                return Err(Failure::Broken(detail.to_owned()));
+            }
+            headers::to_client(
+                &mut head.headers,
+                of_head || head.status == StatusCode::NOT_MODIFIED,
+            );
+            head.version = Version::HTTP_11;
+            let body = Answering::new(body, line, &exchange, &upstream, patience);
+            Ok(Response::from_parts(head, body))
+        }
     }
 
     fn refuse(&self, head: &Parts, problem: &Problem) -> Response<AnswerBody> {
@@ -176,9 +196,17 @@ impl Answerer {
     }
 }
 
+/// Goes on when the client goes away: what was sent whole is answered sooner than it settles.
+async fn without_its_client(
+    sending: impl Future<Output = Result<Response<Answering>, Failure>> + Send + 'static,
+) -> Result<Response<Answering>, Failure> {
+    let sent = tokio::spawn(sending).await;
+    sent.unwrap_or_else(|error| Err(Failure::Broken(error.to_string())))
+}
+
 /// A client that waits for a word before it sends its body is not asked for it.
 fn read_leftover(head: &Parts, mut body: Incoming) {
-    if head.headers.contains_key(hyper::header::EXPECT) {
+    if head.headers.contains_key(EXPECT) {
         return;
     }
     drop(tokio::spawn(timeout(LEFTOVER_PATIENCE, async move {

@@ -6,14 +6,20 @@ use crate::stall::Stall;
 use crate::upstream::Upstream;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Dropped before its end, it cuts the connection to the upstream: the client is gone.
+/// Dropped before its end, because the client is gone, it reads on if it answers a write: a newer
+/// write would have to wait for one that was cut. The answer to a read is cut.
 #[derive(Debug)]
-pub(crate) struct Answering {
+pub(crate) struct Answering(Option<Reading>);
+
+/// An answer that is being read.
+#[derive(Debug)]
+struct Reading {
     body: Incoming,
     /// Until the answer is complete.
     line: Option<Line>,
@@ -42,9 +48,28 @@ impl Answering {
         let exchange = Arc::clone(exchange);
         let upstream = Arc::clone(upstream);
         let stall = Stall::new(patience);
-        let mut answering = Self { body, line: Some(line), exchange, upstream, stall };
-        answering.look_for_the_end();
-        answering
+        let mut reading = Reading { body, line: Some(line), exchange, upstream, stall };
+        reading.look_for_the_end();
+        Self(Some(reading))
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        if let Some(reading) = self.0.take()
+            && reading.line.is_some()
+            && reading.exchange.is_write()
+        {
+            let runtime = reading.exchange.runtime().clone();
+            drop(runtime.spawn(reading.read_on()));
+        }
+    }
+}
+
+impl Reading {
+    /// Nobody reads it any more. It ends with its upstream, or when the write has taken too long.
+    async fn read_on(mut self) {
+        while let Some(Ok(_)) = poll_fn(|cx| self.poll(cx)).await {}
     }
 
     fn look_for_the_end(&mut self) {
@@ -69,16 +94,8 @@ impl Answering {
         self.line = None;
         Poll::Ready(Some(Err(why)))
     }
-}
 
-impl Body for Answering {
-    type Data = Bytes;
-    type Error = Broken;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Pending => {
@@ -102,12 +119,24 @@ impl Body for Answering {
             }
         }
     }
+}
+
+impl Body for Answering {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        self.0.as_mut().map_or(Poll::Ready(None), |reading| reading.poll(cx))
+    }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.0.as_ref().is_none_or(|reading| reading.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.0.as_ref().map_or_else(SizeHint::default, |reading| reading.body.size_hint())
     }
 }

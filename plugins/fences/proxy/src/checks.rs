@@ -48,6 +48,11 @@ impl Checks {
         self.suspect_below.fetch_max(token, Ordering::AcqRel);
     }
 
+    /// Whether the service is asked at all.
+    pub(crate) fn are_on(&self) -> bool {
+        self.on
+    }
+
     /// Whether the service has to be asked before this is let through. `highest` is what the
     /// fence has seen.
     pub(crate) fn is_new(&self, shown: &Shown, highest: Option<u64>) -> bool {

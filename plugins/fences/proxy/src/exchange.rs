@@ -75,6 +75,10 @@ impl Exchange {
         self.ends.is_some()
     }
 
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     pub(crate) fn ends(&self) -> Option<Instant> {
         self.ends
     }

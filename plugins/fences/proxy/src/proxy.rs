@@ -61,6 +61,11 @@ impl Proxy {
         let guard = tenure.begin().await?;
         let checks = Checks::new(&client, settings.check_tokens, &limits, &metrics);
         checks.suspect_below(home.suspect_below().map_err(StartError::Home)?);
+        if !settings.check_tokens {
+            tracing::warn!(
+                "tokens are not checked with the service: whoever writes can invent one"
+            );
+        }
         let gate = Arc::new(Gate::new(limits.lock_ttl / MARGIN_SHARE));
         let upstream = Upstream::new(settings.upstream.clone(), tls, &limits, gate.cuts());
         let answerer = Arc::new(Answerer {
@@ -170,9 +175,10 @@ impl Answerer {
             self.fence.hold_newer_for(settle);
         }
         if !left.by_us {
-            tracing::info!(
+            tracing::warn!(
                 below = token,
-                "another data directory stood before this upstream: tokens from before are checked with the service"
+                checked = self.checks.are_on(),
+                "another data directory stood before this upstream: what it refused is not known here"
             );
             self.checks.suspect_below(token);
             if let Err(error) = home.set_suspect_below(token) {
@@ -194,7 +200,7 @@ fn open(home: &Home, limits: &Limits) -> Result<RedbFence, StartError> {
         .wait_max(limits.wait_max)
         .waiting_max(limits.waiting_max)
         .resources_max(limits.resources_max);
-    RedbFence::open(&home.fence(), options).map_err(|error| StartError::Fence(error.to_string()))
+    RedbFence::open(home.fence(), options).map_err(|error| StartError::Fence(error.to_string()))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
