@@ -80,12 +80,6 @@ fn what_could_be_read_as_two_requests_is_refused() {
     for (request, status) in [
         (
             format!(
-                "PUT /a HTTP/1.1\r\nHost: a\r\n{UNDER}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"
-            ),
-            400,
-        ),
-        (
-            format!(
                 "PUT /a HTTP/1.1\r\nHost: a\r\n{UNDER}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"
             ),
             400,
@@ -114,7 +108,7 @@ fn what_could_be_read_as_two_requests_is_refused() {
         // The refusal may come before all of it was sent.
         let _ = client.send(request.as_bytes());
         let answer = client.read().unwrap_or_else(|error| panic!("{request:.60}: {error}"));
-        assert_eq!(answer.status, status, "{request:.60}");
+        assert_eq!(answer.status, status, "{request}");
         assert!(upstream.try_accept().is_none(), "{request:.60} got through");
     }
 }
@@ -122,25 +116,30 @@ fn what_could_be_read_as_two_requests_is_refused() {
 #[test]
 fn a_second_length_makes_no_second_request() {
     let (service, upstream) = (service(), Scripted::start());
-    let proxy = trusting(&service, &upstream.url()).start();
-    let mut client = proxy.client();
-    // Whoever believes the length sees the next request begin behind five bytes.
-    let two = format!(
-        "PUT /a HTTP/1.1\r\nHost: a\r\n{UNDER}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n\
+    let proxy = trusting(&service, &upstream.url()).flag("--upstream-idle", "0s").start();
+    for lengths in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5",
+    ] {
+        let mut client = proxy.client();
+        // Whoever believes the length sees the next request begin behind five bytes.
+        let two = format!(
+            "PUT /a HTTP/1.1\r\nHost: a\r\n{UNDER}{lengths}\r\n\r\n\
          0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
-    );
-    client.send(two.as_bytes()).expect("sent");
-    let mut link = upstream.accept();
-    let received = link.request();
-    assert_eq!(received.header("content-length"), None);
-    assert_eq!(
-        (received.header("transfer-encoding"), &received.body[..]),
-        (Some("chunked"), &b""[..])
-    );
-    link.answer("201 Created", "");
-    assert_eq!(client.finish().header("connection"), Some("close"));
-    assert!(client.read().is_err(), "the connection goes on");
-    assert!(upstream.try_accept().is_none());
+        );
+        client.send(two.as_bytes()).expect("sent");
+        let mut link = upstream.accept();
+        let received = link.request();
+        assert_eq!(received.header("content-length"), None);
+        assert_eq!(
+            (received.header("transfer-encoding"), &received.body[..]),
+            (Some("chunked"), &b""[..])
+        );
+        link.answer("201 Created", "");
+        assert_eq!(client.finish().header("connection"), Some("close"));
+        assert!(client.read().is_err(), "the connection goes on");
+        assert!(upstream.try_accept().is_none());
+    }
 }
 
 #[test]

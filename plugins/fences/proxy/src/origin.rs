@@ -1,7 +1,7 @@
 //! Where a request goes, by its request line and Host alone, and what cannot be passed on.
 
 use crate::problem::{Code, Problem};
-use hyper::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use hyper::header::{EXPECT, HOST, HeaderValue, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Uri, Version};
@@ -24,10 +24,6 @@ impl Origin {
                 Code::NotSupported,
                 "Upgrade: another protocol cannot be fenced",
             ));
-        }
-        if head.headers.contains_key(TRANSFER_ENCODING) && head.headers.contains_key(CONTENT_LENGTH)
-        {
-            return Err(Problem::invalid("Content-Length", "the request has two lengths"));
         }
         let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         if !head.headers.get_all(EXPECT).iter().all(expects) {
@@ -116,13 +112,7 @@ mod tests {
     #[test]
     fn what_can_be_taken_for_two_requests_is_refused() {
         let host = ("host", "a");
-        for headers in [
-            &[][..],
-            &[host, host],
-            &[("host", "a, b")],
-            &[("host", "a/b")],
-            &[host, ("content-length", "5"), ("transfer-encoding", "chunked")],
-        ] {
+        for headers in [&[][..], &[host, host], &[("host", "a, b")], &[("host", "a/b")]] {
             assert_eq!(plain("/a", headers), Err(Code::InvalidRequest), "{headers:?}");
         }
         assert_eq!(plain("http://me@real/a", &[host]), Err(Code::InvalidRequest));
