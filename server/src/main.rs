@@ -1,6 +1,7 @@
 //! `leasehold`: a distributed lock service with fencing tokens.
 
-use leasehold_server::{args, serve};
+use leasehold_cli::fence_proxy;
+use leasehold_server::{args, serve, telemetry};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -18,6 +19,10 @@ fn main() -> ExitCode {
     };
     match matches.subcommand() {
         Some(("serve", given)) => serve::main(given),
+        Some((name, given)) if name == fence_proxy::NAME => {
+            telemetry::start(fence_proxy::json_log(given));
+            leasehold_cli::main(name, given, args::command())
+        }
         Some((name, given)) => leasehold_cli::main(name, given, args::command()),
         // Without a subcommand the help is printed by the parser itself.
         None => ExitCode::from(args::exit::USAGE),

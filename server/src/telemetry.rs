@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 /// `tracing_subscriber`; by default our own information and everybody's warnings.
 pub fn start(json: bool) {
     let filter = EnvFilter::try_from_env("LEASEHOLD_LOG").unwrap_or_else(|_| {
-        EnvFilter::new("warn,leasehold=info,leasehold_node=info,leasehold_http=info,leasehold_http::refused=off,openraft=off")
+        EnvFilter::new("warn,leasehold=info,leasehold_node=info,leasehold_http=info,leasehold_http::refused=off,leasehold_fence_proxy::refused=off,openraft=off")
     });
     let colours = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt()

@@ -3,6 +3,7 @@
 //! | file | does |
 //! | --- | --- |
 //! | [`exec`] | runs a command while holding a lock |
+//! | [`fence_proxy`] | stands before an HTTP storage |
 //! | `acquire`, `renew`, `release`, `force_release` | one grant |
 //! | `lock`, `locks`, `why`, `grants`, `watch`, `clients` | what there is, was and happens |
 //! | `leases`, `domains` | their own small sets of commands |
@@ -27,6 +28,7 @@ pub mod duration;
 pub mod exec;
 pub mod exit;
 mod failure;
+pub mod fence_proxy;
 mod force_release;
 mod grants;
 mod leases;
@@ -96,7 +98,10 @@ pub fn commands() -> impl Iterator<Item = Command> {
         let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         command.after_help(format!("{after}\n\n{}", exit::HELP))
     });
-    exec::commands().into_iter().chain(verbs).chain([completions::command()])
+    exec::commands()
+        .into_iter()
+        .chain(verbs)
+        .chain([fence_proxy::command(), completions::command()])
 }
 
 /// Runs the command `name`, one of [`commands`]. `whole` is the command line of the program.
@@ -104,6 +109,9 @@ pub fn commands() -> impl Iterator<Item = Command> {
 pub fn main(name: &str, given: &ArgMatches, whole: Command) -> ExitCode {
     if exec::is_part(name) {
         return exec::main(name, given);
+    }
+    if name == fence_proxy::NAME {
+        return fence_proxy::main(given);
     }
     let done = match VERBS.iter().find(|verb| (verb.command)().get_name() == name) {
         Some(verb) => call(verb, given),

@@ -1,0 +1,152 @@
+//! Asking the service whether it ever issued a token, so that nobody can invent one.
+
+use crate::metrics::Metrics;
+use crate::problem::{Code, Problem};
+use crate::settings::Limits;
+use crate::shown::Shown;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+use leasehold_client::Client;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+const AGAIN: Duration = Duration::from_secs(1);
+
+type Asked = BoxFuture<'static, Result<(), Problem>>;
+
+#[derive(Debug)]
+pub(crate) struct Checks {
+    client: Client,
+    on: bool,
+    /// Another proxy stood before the upstream until a grant with this token: what was shown
+    /// before may have been overtaken there, and the fence here does not know.
+    suspect_below: AtomicU64,
+    places: Arc<Semaphore>,
+    /// Those who ask the same at the same time share one answer.
+    asked: Mutex<HashMap<Shown, WeakShared<Asked>>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Checks {
+    pub(crate) fn new(client: &Client, on: bool, limits: &Limits, metrics: &Arc<Metrics>) -> Self {
+        Self {
+            client: client.with_budget(limits.check_timeout),
+            on,
+            suspect_below: AtomicU64::new(0),
+            places: Arc::new(Semaphore::new(limits.checks_max)),
+            asked: Mutex::default(),
+            metrics: Arc::clone(metrics),
+        }
+    }
+
+    /// Trusts no token below this one, whatever the fence knows.
+    pub(crate) fn suspect_below(&self, token: u64) {
+        self.suspect_below.fetch_max(token, Ordering::AcqRel);
+    }
+
+    /// Whether the service is asked at all.
+    pub(crate) fn are_on(&self) -> bool {
+        self.on
+    }
+
+    /// Whether the service has to be asked before this is let through. `highest` is what the
+    /// fence has seen.
+    pub(crate) fn is_new(&self, shown: &Shown, highest: Option<u64>) -> bool {
+        let unseen = highest.is_none_or(|highest| shown.token > highest);
+        self.on && (unseen || shown.token < self.suspect_below.load(Ordering::Acquire))
+    }
+
+    /// Good only if it is the highest token of its resource that the service has issued.
+    pub(crate) async fn check(&self, shown: &Shown) -> Result<(), Problem> {
+        let asked = self.ask(shown);
+        let verdict = asked.await;
+        let mut all = self.asked.lock();
+        if all
+            .get(shown)
+            .is_some_and(|asked| asked.upgrade().is_none_or(|asked| asked.peek().is_some()))
+        {
+            all.remove(shown);
+        }
+        verdict
+    }
+
+    fn ask(&self, shown: &Shown) -> Shared<Asked> {
+        let mut all = self.asked.lock();
+        if let Some(asked) = all.get(shown).and_then(WeakShared::upgrade)
+            && asked.peek().is_none()
+        {
+            return asked;
+        }
+        // Those whose askers went away before the answer came.
+        all.retain(|_, asked| asked.upgrade().is_some());
+        let question = ask(
+            self.client.clone(),
+            Arc::clone(&self.places),
+            shown.clone(),
+            Arc::clone(&self.metrics),
+        );
+        let asked = question.boxed().shared();
+        if let Some(weak) = asked.downgrade() {
+            all.insert(shown.clone(), weak);
+        }
+        asked
+    }
+}
+
+async fn ask(
+    client: Client,
+    places: Arc<Semaphore>,
+    shown: Shown,
+    metrics: Arc<Metrics>,
+) -> Result<(), Problem> {
+    // Never closed.
+    let _place = places.acquire_owned().await;
+    let checked = client.fence_check(&shown.resource, shown.token).await;
+    let verdict = match checked {
+        Ok(checked) => judge(&shown, checked.highest_token),
+        Err(error) => {
+            let detail = format!(
+                "the service could not be asked about the token, and nothing was written: {error}"
+            );
+            let problem =
+                Problem::about(Code::CheckUnavailable, &shown.resource, shown.token, detail);
+            Err(problem.retry_after(error.retry_after().unwrap_or(AGAIN)))
+        }
+    };
+    metrics.checked(verdict.as_ref().err().map_or("good", |problem| problem.code.as_str()));
+    verdict
+}
+
+fn judge(shown: &Shown, highest: Option<u64>) -> Result<(), Problem> {
+    match highest {
+        Some(highest) if shown.token == highest => Ok(()),
+        Some(highest) if shown.token < highest => {
+            Err(Problem::stale(&shown.resource, shown.token, highest))
+        }
+        highest => {
+            let detail =
+                format!("the service knows no token {} for {}", shown.token, shown.resource);
+            let problem = Problem::about(Code::UnknownToken, &shown.resource, shown.token, detail);
+            Err(Problem { highest_token: highest, ..problem })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_highest_that_was_issued_is_good() {
+        let shown = Shown { resource: "a".to_owned(), token: 34 };
+        let judged = |highest| judge(&shown, highest).map_err(|problem| problem.code);
+        assert_eq!(judged(Some(34)), Ok(()));
+        assert_eq!(judged(Some(35)), Err(Code::StaleToken));
+        assert_eq!(judged(Some(33)), Err(Code::UnknownToken));
+        assert_eq!(judged(None), Err(Code::UnknownToken));
+    }
+}

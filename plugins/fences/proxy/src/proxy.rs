@@ -1,0 +1,208 @@
+//! A whole life: starts the parts in order, waits, and stops them in the other order.
+
+use crate::answer::Answerer;
+use crate::checks::Checks;
+use crate::gate::Gate;
+use crate::home::Home;
+use crate::metrics::Metrics;
+use crate::settings::{Limits, Settings};
+use crate::start_error::StartError;
+use crate::tenure::{Left, Tenure};
+use crate::upstream::Upstream;
+use crate::{door, ops, tls};
+use leasehold_client::fence::{Options, RedbFence, Usage};
+use leasehold_client::{Client, Guard};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// How much of its lock's TTL a proxy needs to cut what is under way.
+const MARGIN_SHARE: u32 = 5;
+
+/// A proxy that answers.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    ops_address: Option<SocketAddr>,
+    answerer: Arc<Answerer>,
+    stop: watch::Sender<bool>,
+    door: JoinHandle<bool>,
+    ops: Option<JoinHandle<()>>,
+    part: oneshot::Sender<()>,
+    keeper: JoinHandle<Option<Guard>>,
+}
+
+impl Proxy {
+    /// Starts it on a data directory, under the name that the directory has. `client` speaks to
+    /// the service under that name.
+    ///
+    /// # Errors
+    /// [`StartError::Held`] if another proxy stands before the upstream.
+    pub async fn start(settings: Settings, home: Home, client: Client) -> Result<Self, StartError> {
+        let limits = settings.limits.clone();
+        let tls = tls::config(settings.upstream_ca.as_deref()).map_err(StartError::Setting)?;
+        let metrics = Metrics::new(&limits);
+        let metrics = metrics.map_err(|error| StartError::Setting(error.to_string()))?;
+        // Whoever has the file is the only process on this directory.
+        let fence = open(&home, &limits)?;
+        let listener = listen(settings.listen).await?;
+        let ops = match settings.ops_listen {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
+        let tenure = Tenure {
+            client: client.clone(),
+            home: home.clone(),
+            resource: lock_of(&settings),
+            ttl: limits.lock_ttl,
+        };
+        let guard = tenure.begin().await?;
+        let checks = Checks::new(&client, settings.check_tokens, &limits, &metrics);
+        checks.suspect_below(home.suspect_below().map_err(StartError::Home)?);
+        if !settings.check_tokens {
+            tracing::warn!(
+                "tokens are not checked with the service: whoever writes can invent one"
+            );
+        }
+        let gate = Arc::new(Gate::new(limits.lock_ttl / MARGIN_SHARE));
+        let upstream = Upstream::new(settings.upstream.clone(), tls, &limits, gate.cuts());
+        let answerer = Arc::new(Answerer {
+            rules: settings.rules,
+            usage: if settings.strict { Usage::Once } else { Usage::Many },
+            fence,
+            checks,
+            gate,
+            upstream: Arc::new(upstream),
+            authority: settings.upstream.authority(),
+            metrics,
+            limits,
+        });
+        let clean = answerer.fence.was_closed_cleanly();
+        let mut left = tenure.left_before(guard.token(), None).await;
+        left.clean &= clean;
+        answerer.inherit(left, guard.token(), &home);
+        Ok(Self::run(answerer, tenure, guard, listener, ops))
+    }
+
+    fn run(
+        answerer: Arc<Answerer>,
+        tenure: Tenure,
+        guard: Guard,
+        listener: TcpListener,
+        ops: Option<TcpListener>,
+    ) -> Self {
+        let (stop, stopping) = watch::channel(false);
+        let (part, parting) = oneshot::channel();
+        // Before the door opens, so that the first request is not refused.
+        answerer.gate.open(guard.belief());
+        let bound = |listener: &TcpListener| listener.local_addr().ok();
+        let keeper = tenure.keep(guard, Arc::clone(&answerer), parting);
+        Self {
+            address: bound(&listener).unwrap_or(SocketAddr::from(([0; 4], 0))),
+            ops_address: ops.as_ref().and_then(bound),
+            ops: ops
+                .map(|ops_listener| tokio::spawn(ops::serve(ops_listener, Arc::clone(&answerer)))),
+            door: tokio::spawn(door::serve(listener, Arc::clone(&answerer), stopping)),
+            keeper: tokio::spawn(keeper),
+            answerer,
+            stop,
+            part,
+        }
+    }
+}
+
+impl Proxy {
+    /// Where clients come in.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where health and metrics are.
+    #[must_use]
+    pub fn ops_address(&self) -> Option<SocketAddr> {
+        self.ops_address
+    }
+
+    /// Lets what is under way end, and gives the lock back. What does not end in time makes this
+    /// stop an unclean one: the lock ends by itself, and whoever comes next waits before a newer
+    /// token passes.
+    pub async fn stop(self) -> Stopped {
+        self.stop.send_replace(true);
+        let drained = self.door.await.unwrap_or(false);
+        drop(self.part);
+        let guard = self.keeper.await.ok().flatten();
+        if let Some(ops) = self.ops {
+            ops.abort();
+        }
+        let closed = self.answerer.fence.close().await;
+        match (closed, guard) {
+            (Ok(()), Some(guard)) if drained => {
+                if let Err(error) = guard.release().await {
+                    tracing::warn!(%error, "the lock on the upstream ends by itself");
+                }
+                Stopped::Clean
+            }
+            (closed, guard) => {
+                if let Err(error) = closed {
+                    tracing::warn!(%error, "writes are in flight: the next start waits for them");
+                }
+                // Given back, it would say that nothing is in flight.
+                drop(guard.map(Guard::into_grant));
+                Stopped::Unclean
+            }
+        }
+    }
+}
+
+/// How a proxy has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Nothing is in flight.
+    Clean,
+    /// The next proxy waits out the settle time.
+    Unclean,
+}
+
+impl Answerer {
+    /// Takes the upstream over as it was left.
+    pub(crate) fn inherit(&self, left: Left, token: u64, home: &Home) {
+        if !left.clean {
+            let settle = self.limits.upstream_settle;
+            tracing::warn!(?settle, "the upstream was not left in order: newer tokens wait first");
+            self.fence.hold_newer_for(settle);
+        }
+        if !left.by_us {
+            tracing::warn!(
+                below = token,
+                checked = self.checks.are_on(),
+                "another data directory stood before this upstream: what it refused is not known here"
+            );
+            self.checks.suspect_below(token);
+            if let Err(error) = home.set_suspect_below(token) {
+                tracing::error!(%error, "the next start will not know of the other data directory");
+            }
+        }
+    }
+}
+
+fn lock_of(settings: &Settings) -> String {
+    match &settings.upstream_name {
+        Some(name) => format!("fence-proxy/{name}"),
+        None => format!("fence-proxy/{}", settings.upstream),
+    }
+}
+
+fn open(home: &Home, limits: &Limits) -> Result<RedbFence, StartError> {
+    let options = Options::new()
+        .wait_max(limits.wait_max)
+        .waiting_max(limits.waiting_max)
+        .resources_max(limits.resources_max);
+    RedbFence::open(home.fence(), options).map_err(|error| StartError::Fence(error.to_string()))
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Listen(address, error))
+}

@@ -1,0 +1,148 @@
+//! Which requests must show a token, and for which resource.
+
+use crate::paths::Path;
+use crate::pattern::{Match, Pattern};
+use crate::problem::{Code, Problem};
+use crate::shown::{Headers, Shown, required};
+use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
+use hyper::{Method, Uri};
+
+/// Change what lies below the path they name as well.
+const REACH_BELOW: [&str; 3] = ["DELETE", "MOVE", "COPY"];
+
+/// What counts as a write, and which paths are protected.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Methods that change nothing. All others are writes, known or not.
+    pub read_methods: Vec<Method>,
+    /// The first that matches a path counts. A path that none matches is not protected.
+    pub protect: Vec<Pattern>,
+}
+
+/// What a request asks of the fence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// Nothing: it is passed on as it is.
+    Nothing,
+    /// A read under a token: recorded first, so that what is read cannot be overtaken.
+    Seal(Shown),
+    /// A write.
+    Write(Shown),
+}
+
+/// How a path is protected.
+#[derive(Debug, PartialEq, Eq)]
+enum Protection {
+    None,
+    /// By the resource that the writer names.
+    Any,
+    By(String),
+    /// By as many resources as lie below it.
+    Many,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let read_methods = Self::methods("GET,HEAD,OPTIONS,TRACE,PROPFIND").unwrap_or_default();
+        Self { read_methods, protect: vec![Pattern::everything()] }
+    }
+}
+
+impl Rules {
+    /// Reads methods, with commas between them.
+    ///
+    /// # Errors
+    /// Names what is none.
+    pub fn methods(list: &str) -> Result<Vec<Method>, String> {
+        let method = |name: &str| {
+            Method::from_bytes(name.trim().as_bytes()).map_err(|_| format!("`{name}` is no method"))
+        };
+        list.split(',').map(method).collect()
+    }
+
+    /// What this request asks of the fence, from its head alone.
+    pub(crate) fn demand(&self, head: &Parts) -> Result<Demand, Problem> {
+        if self.read_methods.contains(&head.method) {
+            return Ok(match Headers::read(&head.headers)? {
+                Headers::Exclusive(shown) => Demand::Seal(shown),
+                Headers::Nothing | Headers::Shared => Demand::Nothing,
+            });
+        }
+        let protections = self.protections(head)?;
+        if protections.iter().all(|protection| *protection == Protection::None) {
+            return Ok(Demand::Nothing);
+        }
+        let shown = match Headers::read(&head.headers)? {
+            Headers::Exclusive(shown) => shown,
+            Headers::Nothing => return Err(required("Fencing-Token")),
+            Headers::Shared => return Err(shared()),
+        };
+        for protection in &protections {
+            check(protection, &shown)?;
+        }
+        Ok(Demand::Write(shown))
+    }
+
+    /// Of the path, and of where `Destination` points to.
+    fn protections(&self, head: &Parts) -> Result<Vec<Protection>, Problem> {
+        if self.protect.iter().any(Pattern::is_everything) && self.protect.len() == 1 {
+            return Ok(vec![Protection::Any]);
+        }
+        let below = REACH_BELOW.contains(&head.method.as_str());
+        let mut protections = vec![self.protection(head.uri.path(), below)?];
+        for destination in head.headers.get_all("destination") {
+            protections.push(self.protection(&path_of(destination)?, below)?);
+        }
+        Ok(protections)
+    }
+
+    fn protection(&self, path: &str, below: bool) -> Result<Protection, Problem> {
+        let path = Path::read(path).map_err(|why| {
+            let detail = format!("no write on a path that can be read in two ways: {why}");
+            Problem::new(Code::AmbiguousPath, detail)
+        })?;
+        let reached = |pattern: &Pattern| below && pattern.reaches_below(&path);
+        let found = self.protect.iter().map(|pattern| pattern.matches(&path));
+        let found = found.into_iter().find(|found| *found != Match::No);
+        Ok(match found {
+            Some(Match::Of(resource)) => Protection::By(resource),
+            Some(_) => Protection::Any,
+            None if self.protect.iter().any(reached) => Protection::Many,
+            None => Protection::None,
+        })
+    }
+}
+
+/// A `Destination` is a URL or a path, and is read as the upstream reads it: for its path.
+fn path_of(destination: &HeaderValue) -> Result<String, Problem> {
+    let uri = Uri::try_from(destination.as_bytes());
+    match uri {
+        Ok(uri) if uri.path().starts_with('/') => Ok(uri.path().to_owned()),
+        _ => Err(Problem::invalid("Destination", "Destination is neither a URL nor a path")),
+    }
+}
+
+fn check(protection: &Protection, shown: &Shown) -> Result<(), Problem> {
+    let wrong =
+        |detail| Err(Problem::about(Code::WrongResource, &shown.resource, shown.token, detail));
+    match protection {
+        Protection::None | Protection::Any => Ok(()),
+        Protection::By(resource) if *resource == shown.resource => Ok(()),
+        Protection::By(resource) => {
+            wrong(format!("this path belongs to {resource}, not to {}", shown.resource))
+        }
+        Protection::Many => wrong(
+            "what lies below this path belongs to several resources: change them one by one"
+                .to_owned(),
+        ),
+    }
+}
+
+fn shared() -> Problem {
+    Problem::new(Code::SharedToken, "a shared grant is for reading: its token does not fence")
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

@@ -1,0 +1,109 @@
+//! Which requests must show a token.
+
+use super::*;
+use hyper::Request;
+
+fn demand(
+    rules: &Rules,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Result<Demand, Code> {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let (head, ()) = request.body(()).expect("a request").into_parts();
+    rules.demand(&head).map_err(|problem| problem.code)
+}
+
+fn rules(protect: &[&str]) -> Rules {
+    let protect = protect.iter().map(|text| Pattern::parse(text).expect("a pattern")).collect();
+    Rules { protect, ..Rules::default() }
+}
+
+fn shown(resource: &str) -> Shown {
+    Shown { resource: resource.to_owned(), token: 34 }
+}
+
+const INVOICE: [(&str, &str); 2] = [("fencing-resource", "invoice/42"), ("fencing-token", "34")];
+
+#[test]
+fn every_method_that_is_not_known_to_read_is_a_write() {
+    for method in ["PUT", "POST", "PATCH", "DELETE", "MKCOL", "MOVE", "LOCK", "get", "FROB"] {
+        let rules = Rules::default();
+        assert_eq!(demand(&rules, method, "/x", &[]), Err(Code::TokenRequired), "{method}");
+        let write = Demand::Write(shown("invoice/42"));
+        assert_eq!(demand(&rules, method, "/x", &INVOICE), Ok(write), "{method}");
+    }
+}
+
+#[test]
+fn a_read_needs_nothing_and_seals_when_it_shows_a_token() {
+    let rules = Rules::default();
+    for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND"] {
+        assert_eq!(demand(&rules, method, "/a/../b", &[]), Ok(Demand::Nothing), "{method}");
+        let seal = Demand::Seal(shown("invoice/42"));
+        assert_eq!(demand(&rules, method, "/x", &INVOICE), Ok(seal), "{method}");
+    }
+    let shared = [INVOICE[0], INVOICE[1], ("fencing-mode", "shared")];
+    assert_eq!(demand(&rules, "GET", "/x", &shared), Ok(Demand::Nothing));
+    assert_eq!(demand(&rules, "PUT", "/x", &shared), Err(Code::SharedToken));
+}
+
+#[test]
+fn a_path_belongs_to_its_resource_and_to_no_other() {
+    let rules = rules(&["/invoices/{id}=invoice/{id}", "/free-for-all/**"]);
+    let put = |path, headers: &[_]| demand(&rules, "PUT", path, headers);
+    assert_eq!(put("/invoices/42", &INVOICE), Ok(Demand::Write(shown("invoice/42"))));
+    assert_eq!(
+        put("/invoices/42?x=/invoices/43", &INVOICE),
+        Ok(Demand::Write(shown("invoice/42")))
+    );
+    assert_eq!(put("/invoices/%34%32", &INVOICE), Ok(Demand::Write(shown("invoice/42"))));
+    assert_eq!(put("/invoices/43", &INVOICE), Err(Code::WrongResource));
+    assert_eq!(put("/free-for-all/x", &INVOICE), Ok(Demand::Write(shown("invoice/42"))));
+    assert_eq!(put("/free-for-all/x", &[]), Err(Code::TokenRequired));
+    assert_eq!(put("/elsewhere", &[]), Ok(Demand::Nothing));
+}
+
+#[test]
+fn a_way_around_a_pattern_is_refused() {
+    let rules = rules(&["/invoices/{id}=invoice/{id}"]);
+    for path in [
+        "/x/../invoices/42",
+        "//invoices/42",
+        "/invoices%2F42",
+        "/invoices/42%00",
+        "/invoices/42;a",
+    ] {
+        assert_eq!(demand(&rules, "PUT", path, &[]), Err(Code::AmbiguousPath), "{path}");
+        assert_eq!(demand(&rules, "GET", path, &[]), Ok(Demand::Nothing), "{path}");
+    }
+}
+
+#[test]
+fn a_destination_is_written_to_as_well() {
+    let rules = rules(&["/invoices/{id}=invoice/{id}"]);
+    let to = |path, destination, shows: bool| {
+        let mut headers = vec![("destination", destination)];
+        headers.extend(shows.then_some(INVOICE).into_iter().flatten());
+        demand(&rules, "MOVE", path, &headers)
+    };
+    assert_eq!(to("/draft", "/invoices/42", false), Err(Code::TokenRequired));
+    assert_eq!(to("/draft", "http://host/invoices/42", false), Err(Code::TokenRequired));
+    assert_eq!(to("/draft", "/invoices/42", true), Ok(Demand::Write(shown("invoice/42"))));
+    assert_eq!(to("/invoices/42", "/invoices/43", true), Err(Code::WrongResource));
+    assert_eq!(to("/draft", "/a/../invoices/42", true), Err(Code::AmbiguousPath));
+    assert_eq!(to("/draft", "nonsense", true), Err(Code::InvalidRequest));
+    assert_eq!(to("/draft", "/elsewhere", false), Ok(Demand::Nothing));
+}
+
+#[test]
+fn a_collection_of_what_is_protected_cannot_be_changed_as_a_whole() {
+    let rules = rules(&["/invoices/{id}=invoice/{id}"]);
+    assert_eq!(demand(&rules, "DELETE", "/invoices", &INVOICE), Err(Code::WrongResource));
+    assert_eq!(demand(&rules, "DELETE", "/", &[]), Err(Code::TokenRequired));
+    assert_eq!(demand(&rules, "DELETE", "/orders", &[]), Ok(Demand::Nothing));
+    assert_eq!(demand(&rules, "MKCOL", "/invoices", &[]), Ok(Demand::Nothing));
+}

@@ -1,0 +1,151 @@
+//! What can be set. Every bound has a default that holds on a small machine.
+
+use crate::rules::Rules;
+use crate::target::Target;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const LOCK_TTL_MIN: Duration = Duration::from_secs(1);
+const TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Everything that a proxy is told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where everything is passed on to.
+    pub upstream: Target,
+    /// What the upstream is called in the proxy's lock, if not by its URL.
+    pub upstream_name: Option<String>,
+    /// Who may have signed the upstream's certificate, if not those that the machine trusts.
+    pub upstream_ca: Option<PathBuf>,
+    /// Where clients come in.
+    pub listen: SocketAddr,
+    /// Where health and metrics are, if anywhere.
+    pub ops_listen: Option<SocketAddr>,
+    /// What counts as a write, and what is protected.
+    pub rules: Rules,
+    /// Whether the service is asked about a token that is higher than any seen.
+    pub check_tokens: bool,
+    /// Whether each token passes only once.
+    pub strict: bool,
+    /// What is bounded.
+    pub limits: Limits,
+}
+
+/// The bounds.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// How long connecting to the upstream may take, TLS included.
+    pub connect_timeout: Duration,
+    /// How long the upstream may neither take a byte of a body nor say one of its answer.
+    pub upstream_timeout: Duration,
+    /// How long a write without a complete answer counts as in flight after its connection ended.
+    pub upstream_settle: Duration,
+    /// How long a connection to the upstream is kept for the next request. Shorter than the
+    /// upstream keeps it: a write that meets a closing connection has an unknown outcome.
+    pub upstream_idle: Duration,
+    /// How long a newer write waits for older ones.
+    pub wait_max: Duration,
+    /// How many wait at a time.
+    pub waiting_max: usize,
+    /// How many resources have a highest token of their own.
+    pub resources_max: u64,
+    /// How long one write may take in all.
+    pub write_max: Duration,
+    /// How many clients are connected at a time; more wait to be accepted.
+    pub connections_max: usize,
+    /// How large the head of a request or an answer may be, in bytes.
+    pub head_max: usize,
+    /// How long a client may take for a head, and how long it may leave a connection unused.
+    pub head_timeout: Duration,
+    /// How long a client may be silent in its body, and how long it may take none of an answer.
+    pub client_timeout: Duration,
+    /// How many tokens the service is asked about at a time.
+    pub checks_max: usize,
+    /// How long the answer to such a question may take.
+    pub check_timeout: Duration,
+    /// How long a stop waits for what is under way.
+    pub drain: Duration,
+    /// The TTL of the proxy's own lock.
+    pub lock_ttl: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            connect_timeout: seconds(5),
+            upstream_timeout: seconds(60),
+            upstream_settle: seconds(30),
+            upstream_idle: seconds(3),
+            wait_max: seconds(30),
+            waiting_max: 10_000,
+            resources_max: 1_000_000,
+            write_max: seconds(600),
+            connections_max: 10_000,
+            head_max: 64 * 1024,
+            head_timeout: seconds(30),
+            client_timeout: seconds(30),
+            checks_max: 64,
+            check_timeout: seconds(5),
+            drain: seconds(25),
+            lock_ttl: seconds(10),
+        }
+    }
+}
+
+impl Limits {
+    /// Refuses times that make no sense together.
+    ///
+    /// # Errors
+    /// Names them, for people.
+    pub fn check(&self) -> Result<(), String> {
+        let named = [
+            ("--upstream-timeout", self.upstream_timeout),
+            ("--connect-timeout", self.connect_timeout),
+            ("--wait-max", self.wait_max),
+            ("--write-max", self.write_max),
+            ("--head-timeout", self.head_timeout),
+            ("--client-timeout", self.client_timeout),
+            ("--check-timeout", self.check_timeout),
+        ];
+        if let Some((name, _)) = named.iter().find(|(_, time)| time.is_zero()) {
+            return Err(format!("{name}: no time at all lets nothing through"));
+        }
+        if self.lock_ttl < LOCK_TTL_MIN {
+            return Err(
+                "--lock-ttl: less than 1s leaves no time to cut what is under way".to_owned()
+            );
+        }
+        let all = named.iter().map(|(_, time)| *time);
+        let all = all.chain([self.upstream_settle, self.upstream_idle, self.drain, self.lock_ttl]);
+        if all.max().is_some_and(|longest| longest > TIME_MAX) {
+            return Err("no time is longer than a day".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Each under its name, for the metrics.
+    pub(crate) fn bounds(&self) -> [(&'static str, i64); 16] {
+        let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        [
+            ("connect_timeout", ms(self.connect_timeout)),
+            ("upstream_timeout", ms(self.upstream_timeout)),
+            ("upstream_settle", ms(self.upstream_settle)),
+            ("upstream_idle", ms(self.upstream_idle)),
+            ("wait_max", ms(self.wait_max)),
+            ("waiting_max", count(self.waiting_max)),
+            ("resources_max", i64::try_from(self.resources_max).unwrap_or(i64::MAX)),
+            ("write_max", ms(self.write_max)),
+            ("connections_max", count(self.connections_max)),
+            ("head_max", count(self.head_max)),
+            ("head_timeout", ms(self.head_timeout)),
+            ("client_timeout", ms(self.client_timeout)),
+            ("checks_max", count(self.checks_max)),
+            ("check_timeout", ms(self.check_timeout)),
+            ("drain", ms(self.drain)),
+            ("lock_ttl", ms(self.lock_ttl)),
+        ]
+    }
+}

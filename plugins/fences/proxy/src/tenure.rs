@@ -1,0 +1,158 @@
+//! The proxy's own lock: one proxy before one upstream.
+//!
+//! T_max is kept in one data directory, and what is in flight in one process. Two proxies before
+//! one upstream would each let through what the other has refused, so each holds a lock on it.
+
+use crate::answer::Answerer;
+use crate::gate::Gate;
+use crate::home::Home;
+use crate::start_error::StartError;
+use leasehold_client::wire::{EndedHow, GrantRecord, GrantState};
+use leasehold_client::{Client, Error, GrantsFilter, Guard, State};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long to stand in line for a lock that was lost, again and again.
+const WAIT: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often to look whether a late renewal has arrived after all.
+const RECHECK: Duration = Duration::from_millis(50);
+
+/// What has to be known to hold the lock.
+#[derive(Debug, Clone)]
+pub(crate) struct Tenure {
+    pub(crate) client: Client,
+    pub(crate) home: Home,
+    pub(crate) resource: String,
+    pub(crate) ttl: Duration,
+}
+
+/// How the upstream was left by whoever stood before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// Nothing was in flight any more.
+    pub(crate) clean: bool,
+    /// It was a proxy on this very data directory, so that the fence knows what it let through.
+    pub(crate) by_us: bool,
+}
+
+impl Tenure {
+    /// Gets the lock at once or not at all. A process that died on the same data directory is the
+    /// same holder: its request is repeated, and answered with its grant.
+    pub(crate) async fn begin(&self) -> Result<Guard, StartError> {
+        if let Some(last) = self.home.request_id().map_err(StartError::Home)? {
+            match self.ask(&last, Duration::ZERO).await {
+                // The request was answered with a grant that has ended since.
+                Err(Error::Ended(_)) => {}
+                other => return other.map_err(|error| self.refused(error)),
+            }
+        }
+        self.ask_anew(Duration::ZERO).await
+    }
+
+    async fn ask_anew(&self, wait: Duration) -> Result<Guard, StartError> {
+        let request_id = leasehold_client::new_request_id();
+        let request_id = request_id.map_err(|error| StartError::Service(Box::new(error)))?;
+        self.home.set_request_id(&request_id).map_err(StartError::Home)?;
+        self.ask(&request_id, wait).await.map_err(|error| self.refused(error))
+    }
+
+    async fn ask(&self, request_id: &str, wait: Duration) -> Result<Guard, Error> {
+        let asked = self.client.acquire(&self.resource).ttl(self.ttl).wait(wait);
+        asked.request_id(request_id).guard().await
+    }
+
+    fn refused(&self, error: Error) -> StartError {
+        let Error::Held(problem) = &error else { return StartError::Service(Box::new(error)) };
+        let holder = problem.holders.iter().flatten().next();
+        let holder = holder.map_or("somebody", |holder| &*holder.client_id);
+        let detail =
+            format!("another proxy stands before this upstream: {holder} holds {}", self.resource);
+        StartError::Held { detail }
+    }
+
+    /// Looks at how the grant before this one ended. What the service does not tell counts as the
+    /// worst; `own` is a grant of this very process, which knows what it left in flight.
+    pub(crate) async fn left_before(&self, token: u64, own: Option<u64>) -> Left {
+        let resource = Some(self.resource.clone());
+        let filter = GrantsFilter { resource, limit: Some(16), ..GrantsFilter::default() };
+        match self.client.grants(filter).next_page().await {
+            Ok(page) => {
+                let grants = page.iter().flat_map(|page| &page.value.items);
+                match grants.into_iter().find(|grant| grant.token < token) {
+                    Some(grant) if Some(grant.token) == own => Left { clean: true, by_us: true },
+                    Some(grant) => self.left_by(grant),
+                    // Long ago, or never: in flight is nothing, but somebody may have been here.
+                    None => Left { clean: true, by_us: self.home.is_new() },
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the history of the lock cannot be read: the worst is assumed");
+                Left { clean: false, by_us: false }
+            }
+        }
+    }
+
+    fn left_by(&self, grant: &GrantRecord<'_>) -> Left {
+        let released = grant.state == GrantState::Ended && grant.how == Some(EndedHow::Released);
+        Left { clean: released, by_us: grant.client_id == self.client.client_id() }
+    }
+
+    /// Keeps the gate open while the lock is held, and gets the lock again when it is lost, until
+    /// `part` says otherwise. Returns what it holds then.
+    pub(crate) async fn keep(
+        self,
+        mut guard: Guard,
+        heir: Arc<Answerer>,
+        mut part: oneshot::Receiver<()>,
+    ) -> Option<Guard> {
+        loop {
+            tokio::select! {
+                () = hold(&guard, &heir.gate) => {}
+                _ = &mut part => return Some(guard),
+            }
+            let own = guard.token();
+            let why = guard.lost().await;
+            tracing::error!(%why, lock = %self.resource, "the lock on the upstream is lost: no more writes");
+            drop(guard);
+            guard = tokio::select! {
+                guard = self.regain() => guard,
+                _ = &mut part => return None,
+            };
+            let left = self.left_before(guard.token(), Some(own)).await;
+            heir.inherit(left, guard.token(), &self.home);
+            tracing::warn!(token = guard.token(), lock = %self.resource, "the lock on the upstream is held again");
+        }
+    }
+
+    async fn regain(&self) -> Guard {
+        loop {
+            match self.ask_anew(WAIT).await {
+                Ok(guard) => return guard,
+                Err(error) => tracing::warn!(%error, "the lock on the upstream is not back yet"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Returns once the lock is lost. The gate closes when so little of the validity is left that
+/// writes have to be cut, and opens again if a renewal arrives after all.
+async fn hold(guard: &Guard, gate: &Gate) {
+    loop {
+        gate.open(guard.belief());
+        guard.closing(gate.margin()).await;
+        gate.close();
+        if guard.state() == State::Lost {
+            return;
+        }
+        tracing::warn!("the lock on the upstream was not renewed in time: writes are cut");
+        while guard.remaining() <= gate.margin() {
+            tokio::select! {
+                _ = guard.lost() => return,
+                () = tokio::time::sleep(RECHECK) => {}
+            }
+        }
+    }
+}

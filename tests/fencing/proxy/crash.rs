@@ -1,0 +1,101 @@
+//! Stops of every kind: what the fence knew it still knows, and what was in flight is waited for.
+
+use super::scripted::Scripted;
+use super::{begin_put, put, service, trusting};
+use leasehold_harness::eventually;
+use leasehold_harness::nginx::Nginx;
+use std::time::{Duration, Instant};
+
+const SETTLE: Duration = Duration::from_millis(1500);
+
+#[test]
+fn killed_between_persisting_and_forwarding_it_still_refuses_the_older_token() {
+    let (service, upstream) = (service(), Scripted::start());
+    let mut proxy = trusting(&service, &upstream.url()).flag("--upstream-settle", "1500ms").start();
+    let _older = begin_put(&proxy, "/older", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    // 34 is recorded, and not forwarded: the older write is in flight.
+    let _newer = begin_put(&proxy, "/newer", "r", 34);
+    eventually("the newer write waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
+    proxy.kill9();
+    link.closed();
+    let died = Instant::now();
+
+    proxy.start_again();
+    let problem = begin_put(&proxy, "/older", "r", 33).finish().problem(412, "stale_token");
+    assert_eq!(problem["highest_token"], 34);
+    // The upstream may still be at work on 33: 34 waits out the settle time, and so does 35.
+    let mut newer = begin_put(&proxy, "/newer", "r", 34);
+    let mut link = upstream.accept();
+    assert_eq!(link.request().line, "PUT /newer HTTP/1.1");
+    assert!(died.elapsed() >= SETTLE, "it passed after {:?}", died.elapsed());
+    link.answer("201 Created", "");
+    assert_eq!(newer.finish().status, 201);
+}
+
+#[test]
+fn every_acknowledged_write_is_remembered_through_many_kills() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--upstream-settle", "10ms").start();
+    for token in (10..60).step_by(10) {
+        let mut client = proxy.client();
+        client.send(&put("/a", "r", token, &token.to_string())).expect("sent");
+        assert!(client.finish().status < 300);
+        proxy.kill9();
+        proxy.start_again();
+        let problem = begin_put(&proxy, "/a", "r", token - 1).finish().problem(412, "stale_token");
+        assert_eq!(problem["highest_token"], token);
+        assert_eq!(nginx.stored("a"), Some(token.to_string().into_bytes()));
+    }
+}
+
+#[test]
+fn after_an_orderly_stop_nothing_has_to_settle() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--upstream-settle", "1h").start();
+    assert_eq!(begin_put(&proxy, "/a", "r", 33).finish().status, 201);
+    assert!(proxy.stop().success());
+    proxy.start_again();
+    begin_put(&proxy, "/a", "r", 32).finish().problem(412, "stale_token");
+    // It would wait for an hour.
+    assert_eq!(begin_put(&proxy, "/a", "r", 34).finish().status, 204);
+}
+
+#[test]
+fn a_stop_lets_what_is_under_way_end() {
+    let (service, upstream) = (service(), Scripted::start());
+    let mut proxy = trusting(&service, &upstream.url()).start();
+    let mut client = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    let answering = std::thread::spawn(move || {
+        // Long enough that the signal is there first, on any machine that runs at all.
+        std::thread::sleep(Duration::from_millis(300));
+        link.answer("201 Created", "");
+        link
+    });
+    assert!(proxy.stop().success());
+    assert_eq!(client.finish().status, 201);
+    drop(answering.join());
+}
+
+#[test]
+fn a_successor_on_another_directory_trusts_nobody_from_before() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url())
+        .flag("--upstream-settle", "1s")
+        .flag("--lock-ttl", "1s")
+        .start();
+    assert_eq!(begin_put(&proxy, "/a", "r", 33).finish().status, 201);
+    proxy.kill9();
+    proxy.forget();
+    let mut began = Instant::now();
+    leasehold_harness::within(Duration::from_secs(60), "the lock of the dead is over", || {
+        began = Instant::now();
+        proxy.try_start_again().ok()
+    });
+    // Nothing is known of what was in flight, so every token is a newer one.
+    assert_eq!(begin_put(&proxy, "/a", "r", 34).finish().status, 204);
+    assert!(began.elapsed() >= Duration::from_secs(1), "it passed after {:?}", began.elapsed());
+}

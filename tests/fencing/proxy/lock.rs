@@ -1,0 +1,101 @@
+//! One proxy before one upstream.
+
+use super::scripted::Scripted;
+use super::{begin_put, service, trusting};
+use leasehold_harness::nginx::Nginx;
+use leasehold_harness::{Client, eventually};
+
+#[test]
+fn a_second_proxy_is_refused_and_told_who_was_first() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = trusting(&service, &nginx.url()).start();
+    let refused = proxy.second();
+    assert_eq!(refused.status.code(), Some(75), "{}", refused.output);
+    assert!(
+        refused.output.contains("another proxy stands before this upstream"),
+        "{}",
+        refused.output
+    );
+    assert!(refused.output.contains("/fence-proxy-"), "{}", refused.output);
+    // The first one has not noticed.
+    assert_eq!(begin_put(&proxy, "/a", "r", 1).finish().status, 201);
+}
+
+#[test]
+fn a_killed_proxy_comes_back_to_its_own_lock_at_once() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1h").start();
+    let before = holder(&service, &nginx);
+    proxy.kill9();
+    // Waiting for the lock to end would take an hour.
+    proxy.start_again();
+    assert_eq!(holder(&service, &nginx), before);
+}
+
+#[test]
+fn an_orderly_stop_gives_the_lock_back() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1h").start();
+    assert!(proxy.stop().success());
+    assert_eq!(holder(&service, &nginx), None);
+}
+
+#[test]
+fn without_its_lock_it_begins_no_write_and_cuts_those_under_way_and_reads_go_on() {
+    let (mut service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--lock-ttl", "2s")
+        .flag("--upstream-settle", "1ms")
+        .start();
+    assert_eq!(proxy.ops("/readyz").status, 200);
+    let mut writing = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    service.kill9();
+    link.closed();
+    let problem = writing.finish().problem(503, "not_ready");
+    assert!(problem["detail"].as_str().is_some_and(|text| text.contains("may have happened")));
+    assert_eq!(proxy.ops("/readyz").status, 503);
+    assert_eq!(proxy.ops("/livez").status, 200);
+    begin_put(&proxy, "/b", "r", 33).finish().problem(503, "not_ready");
+    assert!(upstream.try_accept().is_none(), "a write was begun without the lock");
+
+    let mut reading = proxy.client();
+    reading.send(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    let mut link = upstream.accept();
+    link.request();
+    link.answer("200 OK", "read");
+    assert_eq!(reading.finish().body, b"read");
+    drop(link);
+}
+
+#[test]
+fn a_lock_that_was_taken_away_is_got_again() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = trusting(&service, &nginx.url())
+        .flag("--lock-ttl", "2s")
+        .flag("--upstream-settle", "1ms")
+        .start();
+    let (resource, token) = (lock(&nginx), holder(&service, &nginx).expect("it is held"));
+    let body = leasehold_harness::json!({
+        "resource": resource, "token": token, "reason": "a test", "when": "now"
+    });
+    let forced = service.client().post("/v1/lock/force-release", &body);
+    assert_eq!(forced.status, 200, "{forced}");
+    eventually("it holds another grant", || {
+        holder(&service, &nginx).is_some_and(|now| now > token)
+    });
+    eventually("it is ready", || proxy.ops("/readyz").status == 200);
+    assert_eq!(begin_put(&proxy, "/a", "r", 33).finish().status, 201);
+}
+
+fn lock(nginx: &Nginx) -> String {
+    format!("fence-proxy/{}", nginx.url())
+}
+
+/// The token of the proxy's lock, if it is held.
+fn holder(service: &leasehold_harness::Server, nginx: &Nginx) -> Option<u64> {
+    let resource = leasehold_harness::encode(&lock(nginx));
+    let mut client: Client = service.client();
+    client.get(&format!("/v1/lock?resource={resource}")).ok()["holders"][0]["token"].as_u64()
+}

@@ -1,0 +1,205 @@
+//! The proxy in a process of its own, on a data directory that survives its death.
+
+use crate::proxy::BINARY;
+use leasehold_harness::{Client, Server, process, within};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How to start a proxy.
+pub(super) struct Builder {
+    args: Vec<String>,
+    service: SocketAddr,
+}
+
+/// A proxy, running or dead, with its data.
+pub(super) struct Proxy {
+    builder: Builder,
+    home: TempDir,
+    running: Option<Running>,
+}
+
+struct Running {
+    child: Child,
+    output: PathBuf,
+    addr: SocketAddr,
+    ops: SocketAddr,
+}
+
+/// A start that ended in an exit.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) status: ExitStatus,
+    pub(super) output: String,
+}
+
+impl Builder {
+    pub(super) fn flag(mut self, name: &str, value: &str) -> Self {
+        self.args.extend([name.to_owned(), value.to_owned()]);
+        self
+    }
+
+    pub(super) fn switch(mut self, name: &str) -> Self {
+        self.args.push(name.to_owned());
+        self
+    }
+
+    #[track_caller]
+    pub(super) fn start(self) -> Proxy {
+        let home = TempDir::new().expect("a temporary directory can be made");
+        let mut proxy = Proxy { builder: self, home, running: None };
+        proxy.start_again();
+        proxy
+    }
+}
+
+impl Proxy {
+    pub(super) fn builder(service: &Server, upstream: &str) -> Builder {
+        let args = ["--upstream", upstream].map(str::to_owned).to_vec();
+        Builder { args, service: service.addr() }
+    }
+
+    #[track_caller]
+    pub(super) fn addr(&self) -> SocketAddr {
+        self.running().addr
+    }
+
+    #[track_caller]
+    pub(super) fn client(&self) -> Client {
+        Client::new(self.addr())
+    }
+
+    #[track_caller]
+    pub(super) fn pid(&self) -> u32 {
+        self.running().child.id()
+    }
+
+    /// Asks one of the operator's addresses.
+    #[track_caller]
+    pub(super) fn ops(&self, path: &str) -> leasehold_harness::Answer {
+        Client::new(self.running().ops).get(path)
+    }
+
+    /// The value of a metric, by its name and labels.
+    #[track_caller]
+    pub(super) fn metric(&self, name: &str) -> f64 {
+        let text = String::from_utf8(self.ops("/metrics").body).expect("text");
+        let name = format!("leasehold_fence_proxy_{name} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+
+    #[track_caller]
+    pub(super) fn kill9(&mut self) {
+        let mut running = self.running.take().expect("it runs");
+        running.child.kill().expect("the process is ours");
+        running.child.wait().expect("the process is ours");
+    }
+
+    /// Asks it to stop and waits until it has.
+    #[track_caller]
+    pub(super) fn stop(&mut self) -> ExitStatus {
+        process::signal(self.pid(), Signal::TERM);
+        let mut running = self.running.take().expect("it runs");
+        within(PATIENCE, "the proxy exits", || {
+            running.child.try_wait().expect("the process is ours")
+        })
+    }
+
+    /// Starts it on the same data, and waits until it answers.
+    #[track_caller]
+    pub(super) fn start_again(&mut self) {
+        self.try_start_again().unwrap_or_else(|refused| panic!("not started: {refused:?}"));
+    }
+
+    /// The same, where it may be refused.
+    pub(super) fn try_start_again(&mut self) -> Result<(), Refused> {
+        let dir = self.home.path().join("data");
+        let output = self.home.path().join("output.log");
+        self.running = Some(Running::start(&self.builder, &dir, &output)?);
+        Ok(())
+    }
+
+    /// Starts another one on a data directory of its own, which must not succeed.
+    #[track_caller]
+    pub(super) fn second(&self) -> Refused {
+        let dir = self.home.path().join("second");
+        let output = self.home.path().join("second.log");
+        match Running::start(&self.builder, &dir, &output) {
+            Ok(_) => panic!("a second proxy started"),
+            Err(refused) => refused,
+        }
+    }
+
+    /// Moves on to another data directory, as a new machine would.
+    pub(super) fn forget(&mut self) {
+        fs::remove_dir_all(self.home.path().join("data")).expect("it is there");
+    }
+
+    #[track_caller]
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("the proxy runs")
+    }
+}
+
+impl Running {
+    fn start(builder: &Builder, dir: &Path, output: &Path) -> Result<Self, Refused> {
+        let file = File::create(output).expect("the output file can be written");
+        let mut command = std::process::Command::new(BINARY);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("LEASEHOLD_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(["fence-proxy", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"])
+            .args(["--server", &format!("http://{}", builder.service), "--data-dir"])
+            .arg(dir)
+            .args(&builder.args)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("a file handle can be shared"))
+            .stderr(file);
+        let mut child = command.spawn().expect("the binary is there");
+        let addresses = within(PATIENCE, "the proxy listens or exits", || {
+            if let Some(status) = child.try_wait().expect("the process is ours") {
+                return Some(Err(Refused { status, output: said(output) }));
+            }
+            announced(&said(output)).map(Ok)
+        });
+        let (addr, ops) = addresses?;
+        Ok(Self { child, output: output.to_owned(), addr, ops })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let said = said(&self.output);
+        if std::thread::panicking() {
+            println!("--- what the proxy said ---\n{said}");
+        } else {
+            assert!(!said.contains("panicked at"), "the proxy panicked:\n{said}");
+        }
+    }
+}
+
+fn said(output: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(output).unwrap_or_default()).into_owned()
+}
+
+/// Where clients come in, and where health and metrics are.
+fn announced(said: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let address = |before: &str| {
+        let (line, _) = said.split_once(before)?.1.split_once('\n')?;
+        line.parse().ok()
+    };
+    Some((address("listening on http://")?, address("health and metrics on http://")?))
+}

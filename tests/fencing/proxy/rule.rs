@@ -1,0 +1,112 @@
+//! The rule: stale tokens are refused before the upstream knows of them.
+
+use super::scripted::Scripted;
+use super::{begin_put, put, service, trusting};
+use leasehold_harness::nginx::Nginx;
+
+#[test]
+fn a_stale_token_is_refused_before_a_byte_reaches_the_upstream() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url()).start();
+    let mut newer = begin_put(&proxy, "/a", "invoice/42", 34);
+    let mut link = upstream.accept();
+    link.request();
+    link.answer("201 Created", "");
+    assert_eq!(newer.finish().status, 201);
+
+    let mut stale = proxy.client();
+    // Waits to be asked for its body, which must not happen.
+    let expects = "PUT /a HTTP/1.1\r\nHost: a\r\nFencing-Resource: invoice/42\r\nFencing-Token: 33\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+    stale.send(expects.as_bytes()).expect("sent");
+    let problem = stale.finish().problem(412, "stale_token");
+    assert_eq!((&problem["token"], &problem["highest_token"]), (&33.into(), &34.into()));
+    assert_eq!(problem["resource"], "invoice/42");
+    let mut stale = begin_put(&proxy, "/a", "invoice/42", 33);
+    stale.finish().problem(412, "stale_token");
+    assert!(upstream.try_accept().is_none(), "the upstream was connected to");
+
+    // The same connection carries the next write of the present holder, and nothing before it.
+    let mut equal = begin_put(&proxy, "/b", "invoice/42", 34);
+    assert_eq!(link.request().line, "PUT /b HTTP/1.1");
+    link.answer("204 No Content", "");
+    assert_eq!(equal.finish().status, 204);
+}
+
+#[test]
+fn storage_keeps_what_the_newer_holder_wrote() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = trusting(&service, &nginx.url()).start();
+    let mut client = proxy.client();
+    for (token, body, status) in
+        [(33, "first", 201), (34, "second", 204), (33, "late", 412), (34, "third", 204)]
+    {
+        client.send(&put("/invoices/42", "invoice/42", token, body)).expect("sent");
+        assert_eq!(client.finish().status, status, "{token}");
+    }
+    assert_eq!(nginx.stored("invoices/42").as_deref(), Some(&b"third"[..]));
+    assert_eq!(client.get("/invoices/42").body, b"third");
+}
+
+#[test]
+fn a_protected_path_wants_both_headers_and_others_want_none() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = trusting(&service, &nginx.url())
+        .flag("--protect", "/invoices/{id}=invoice/{id}")
+        .flag("--protect", "/ledger/**")
+        .start();
+    let mut client = proxy.client();
+    let (resource, token) = (("Fencing-Resource", "invoice/42"), ("Fencing-Token", "34"));
+    let mut put = |path, headers: &[_]| client.call("PUT", path, headers, b"x");
+
+    assert_eq!(put("/invoices/42", &[]).problem(428, "token_required")["field"], "Fencing-Token");
+    put("/invoices/42", &[resource]).problem(428, "token_required");
+    put("/invoices/42", &[token]).problem(428, "token_required");
+    put("/ledger/x", &[]).problem(428, "token_required");
+    put("/invoices/42", &[resource, token, token]).problem(400, "invalid_request");
+    put("/invoices/42", &[resource, ("Fencing-Token", "34x")]).problem(400, "invalid_request");
+    let shared = ("Fencing-Mode", "shared");
+    put("/invoices/42", &[resource, token, shared]).problem(403, "shared_token");
+    put("/invoices/43", &[resource, token]).problem(403, "wrong_resource");
+    put("/x/../invoices/43", &[]).problem(400, "ambiguous_path");
+    put("/invoices%2f43", &[]).problem(400, "ambiguous_path");
+    assert_eq!(nginx.stored("invoices/42"), None);
+
+    assert_eq!(put("/invoices/42", &[resource, token]).status, 201);
+    assert_eq!(put("/ledger/x", &[resource, token]).status, 201);
+    assert_eq!(put("/elsewhere", &[]).status, 201);
+    assert_eq!(client.get("/invoices/42").status, 200);
+    let moved = [("Destination", "http://localhost/invoices/44"), resource, token];
+    client.call("MOVE", "/elsewhere", &moved[..1], b"").problem(428, "token_required");
+    client.call("MOVE", "/elsewhere", &moved, b"").problem(403, "wrong_resource");
+    client.call("DELETE", "/invoices/", &moved[1..], b"").problem(403, "wrong_resource");
+    assert_eq!(nginx.stored("elsewhere").as_deref(), Some(&b"x"[..]));
+}
+
+#[test]
+fn a_read_under_a_token_seals() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = trusting(&service, &nginx.url()).start();
+    let mut client = proxy.client();
+    client.send(&put("/a", "r", 33, "first")).expect("sent");
+    assert_eq!(client.finish().status, 201);
+    let under = [("Fencing-Resource", "r"), ("Fencing-Token", "34")];
+    assert_eq!(client.call("GET", "/a", &under, b"").body, b"first");
+    // What 34 has read stays what it read.
+    client.send(&put("/a", "r", 33, "late")).expect("sent");
+    client.finish().problem(412, "stale_token");
+    assert_eq!(client.get("/a").body, b"first");
+}
+
+#[test]
+fn a_strict_proxy_lets_each_token_pass_once() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = trusting(&service, &nginx.url()).switch("--strict").start();
+    let mut client = proxy.client();
+    for (token, status) in [(33, 201), (34, 204)] {
+        client.send(&put("/a", "r", token, "x")).expect("sent");
+        assert_eq!(client.finish().status, status, "{token}");
+    }
+    client.send(&put("/a", "r", 34, "again")).expect("sent");
+    assert_eq!(client.finish().problem(412, "token_used")["token"], 34);
+    assert_eq!(nginx.stored("a").as_deref(), Some(&b"x"[..]));
+}

@@ -1,0 +1,63 @@
+//! Tokens are the service's own: nobody invents one.
+
+use super::process::Proxy;
+use super::scripted::Scripted;
+use super::{begin_put, service};
+use leasehold_harness::nginx::Nginx;
+use leasehold_harness::{Server, json};
+
+fn grant(service: &Server, resource: &str) -> u64 {
+    let asked = json!({ "resource": resource, "client_id": "me", "ttl_ms": 60_000 });
+    service.client().post("/v1/acquire-lock", &asked).token()
+}
+
+fn release(service: &Server, resource: &str, token: u64) {
+    let asked = json!({ "resource": resource, "token": token });
+    service.client().post("/v1/release-lock", &asked).ok();
+}
+
+#[test]
+fn an_invented_token_is_refused_and_leaves_the_resource_as_it_was() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = Proxy::builder(&service, &nginx.url()).start();
+    let token = grant(&service, "r");
+    let huge = (1 << 53) - 1;
+    let problem = begin_put(&proxy, "/a", "r", huge).finish().problem(412, "unknown_token");
+    assert_eq!((&problem["token"], &problem["highest_token"]), (&huge.into(), &token.into()));
+    begin_put(&proxy, "/a", "never-locked", 1).finish().problem(412, "unknown_token");
+    // Recorded, it would have locked out everybody for ever.
+    assert_eq!(begin_put(&proxy, "/a", "r", token).finish().status, 201);
+    assert_eq!(proxy.metric("checks_total{verdict=\"good\"}"), 1.0);
+    // A token that was seen is not asked about again.
+    assert_eq!(begin_put(&proxy, "/a", "r", token).finish().status, 204);
+    assert_eq!(proxy.metric("checks_total{verdict=\"good\"}"), 1.0);
+}
+
+#[test]
+fn a_token_that_the_service_knows_to_be_overtaken_is_stale_at_first_sight() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = Proxy::builder(&service, &upstream.url()).start();
+    let older = grant(&service, "r");
+    release(&service, "r", older);
+    let newer = grant(&service, "r");
+    let problem = begin_put(&proxy, "/a", "r", older).finish().problem(412, "stale_token");
+    assert_eq!(problem["highest_token"], newer);
+    assert!(upstream.try_accept().is_none());
+}
+
+#[test]
+fn a_service_that_is_away_stops_new_tokens_and_not_those_that_were_seen() {
+    let (mut service, nginx) = (service(), Nginx::start());
+    let proxy = Proxy::builder(&service, &nginx.url())
+        .flag("--check-timeout", "500ms")
+        .flag("--lock-ttl", "1h")
+        .start();
+    let (seen, unseen) = (grant(&service, "r"), grant(&service, "s"));
+    assert_eq!(begin_put(&proxy, "/a", "r", seen).finish().status, 201);
+    service.kill9();
+    let answer = begin_put(&proxy, "/a", "s", unseen).finish();
+    answer.problem(503, "check_unavailable");
+    assert!(answer.header("retry-after").is_some(), "{answer}");
+    assert_eq!(begin_put(&proxy, "/a", "r", seen).finish().status, 204);
+    service.restart();
+}
