@@ -1,0 +1,481 @@
+-- Leasehold's fence for PostgreSQL: installs the schema `leasehold`, or brings an older kit up to date.
+--
+--   psql -v ON_ERROR_STOP=1 -f install.sql
+--
+-- One statement, so it takes effect as a whole or not at all under every runner, also inside a
+-- transaction of a migration tool. Running it again changes nothing.
+--
+-- In order: checks, the steps that change tables (each runs once), the checks of an arriving token,
+-- the calls for users, trigger mode, and privileges.
+--
+-- Rules for whoever changes it: a table step that was released never changes, a new one is added. A
+-- signature that was released is never dropped: sessions that hold it in a prepared statement would
+-- fail while the kit is upgraded under them.
+
+DO $kit$
+DECLARE
+    ours constant integer := 2;
+    theirs integer := 0;
+BEGIN
+    IF current_setting('server_version_num')::integer < 130000 THEN
+        RAISE EXCEPTION 'the leasehold kit needs PostgreSQL 13 or newer'
+            USING ERRCODE = 'feature_not_supported';
+    END IF;
+    IF current_setting('server_encoding') <> 'UTF8' THEN
+        RAISE EXCEPTION 'the leasehold kit needs a database with the encoding UTF8, this one has %',
+            current_setting('server_encoding')
+            USING ERRCODE = 'feature_not_supported', HINT = 'Names of resources are UTF-8.';
+    END IF;
+
+    -- Two installers take turns. The key is "leasehol" in ASCII.
+    PERFORM pg_advisory_xact_lock(7810758011010182508);
+    -- A table step waits for transactions that use the fence, and everybody else queues behind it.
+    IF current_setting('lock_timeout') = '0' THEN
+        PERFORM set_config('lock_timeout', '10s', true);
+    END IF;
+
+    CREATE SCHEMA IF NOT EXISTS leasehold;
+    IF to_regclass('leasehold.kit') IS NOT NULL THEN
+        SELECT coalesce(max(version), 0) INTO theirs FROM leasehold.kit;
+    ELSIF to_regclass('leasehold.fence') IS NOT NULL THEN
+        RAISE EXCEPTION 'there is a table leasehold.fence that this kit did not make'
+            USING ERRCODE = 'duplicate_table';
+    ELSE
+        CREATE TABLE leasehold.kit (
+            version integer PRIMARY KEY,
+            installed_at timestamptz NOT NULL DEFAULT now()
+        );
+    END IF;
+    IF theirs > ours THEN
+        RAISE EXCEPTION 'version % of the leasehold kit is installed, and this script would install the older version %', theirs, ours
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Use the script that came with the newer version.';
+    END IF;
+
+    -- Table steps ----------------------------------------------------------------------------------
+
+    IF theirs < 1 THEN
+        -- Pages stay half empty so that a new version of a row fits beside the old one: no update
+        -- touches the index, and two resources have nothing in common.
+        CREATE TABLE leasehold.fence (
+            resource text COLLATE "C" PRIMARY KEY,
+            token bigint NOT NULL
+        ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+        INSERT INTO leasehold.kit (version) VALUES (1);
+    END IF;
+
+    IF theirs < 2 THEN
+        LOCK TABLE leasehold.fence IN ACCESS EXCLUSIVE MODE;
+        ALTER TABLE leasehold.fence
+            ADD COLUMN previous bigint,
+            ADD COLUMN used bigint,
+            ADD COLUMN changed_at timestamptz,
+            ADD CONSTRAINT resource_is_named CHECK (octet_length(resource) BETWEEN 1 AND 512),
+            ADD CONSTRAINT token_is_exact CHECK (token BETWEEN 1 AND 9007199254740991),
+            ADD CONSTRAINT used_was_seen CHECK (used <= token);
+
+        CREATE FUNCTION leasehold.keep() RETURNS trigger LANGUAGE plpgsql AS $body$
+        BEGIN
+            RAISE EXCEPTION 'a fence never forgets a token: % of leasehold.fence is refused', TG_OP
+                USING ERRCODE = 'restrict_violation',
+                      HINT = 'Without its highest token a resource lets every stale holder write. '
+                          || 'To give up the fence for good, see remove.sql.';
+        END
+        $body$;
+        CREATE TRIGGER keep BEFORE DELETE OR TRUNCATE ON leasehold.fence
+            FOR EACH STATEMENT EXECUTE FUNCTION leasehold.keep();
+        CREATE TRIGGER keep_highest AFTER UPDATE ON leasehold.fence
+            FOR EACH ROW WHEN (NEW.token < OLD.token OR NEW.resource <> OLD.resource)
+            EXECUTE FUNCTION leasehold.keep();
+        ALTER TABLE leasehold.fence ENABLE ALWAYS TRIGGER keep;
+        ALTER TABLE leasehold.fence ENABLE ALWAYS TRIGGER keep_highest;
+        INSERT INTO leasehold.kit (version) VALUES (2);
+    END IF;
+
+    -- An arriving token ----------------------------------------------------------------------------
+
+    -- Every refusal: an own SQLSTATE, and a detail for programs.
+    CREATE OR REPLACE FUNCTION leasehold.refuse(
+        state text, code text, message text, hint text, resource text, token bigint, highest_token bigint
+    ) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+    BEGIN
+        RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message, HINT = hint,
+            DETAIL = json_strip_nulls(json_build_object(
+                'code', code, 'resource', left(resource, 512), 'token', token, 'highest_token', highest_token));
+    END
+    $body$;
+
+    -- What the one UPDATE of seal and guard left over: a resource that was never seen, or a refusal.
+    CREATE OR REPLACE FUNCTION leasehold.arrive(resource text, token bigint, once boolean, mode text)
+    RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+    #variable_conflict use_column
+    DECLARE
+        before bigint;
+        seen record;
+        tries integer := 0;
+    BEGIN
+        IF arrive.resource IS NULL OR arrive.token IS NULL THEN
+            PERFORM leasehold.refuse('LH003', 'token_required', 'a resource and a token are required',
+                'Pass the token that the grant of the lock came with.', arrive.resource, arrive.token, NULL);
+        ELSIF arrive.mode = 'shared' THEN
+            PERFORM leasehold.refuse('LH005', 'shared_token', 'the token of a shared grant does not fence',
+                'A shared grant is for reading. Acquire the lock exclusively to write.',
+                arrive.resource, arrive.token, NULL);
+        ELSIF arrive.mode IS DISTINCT FROM 'exclusive' OR arrive.once IS NULL THEN
+            PERFORM leasehold.refuse('LH004', 'invalid_request', 'the mode is exclusive or shared, and strict is true or false',
+                'Pass the mode of the grant.', arrive.resource, arrive.token, NULL);
+        ELSIF octet_length(arrive.resource) NOT BETWEEN 1 AND 512
+            OR arrive.resource COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+            PERFORM leasehold.refuse('LH004', 'invalid_request',
+                'a resource is named by 1 to 512 bytes without control characters',
+                'Pass the name of the resource as the lock has it.', arrive.resource, arrive.token, NULL);
+        ELSIF arrive.token NOT BETWEEN 1 AND 9007199254740991 THEN
+            PERFORM leasehold.refuse('LH004', 'invalid_request', 'a token lies between 1 and 9007199254740991',
+                'Pass the token that the grant of the lock came with.', arrive.resource, arrive.token, NULL);
+        END IF;
+
+        LOOP
+            SELECT f.token, f.used INTO seen FROM leasehold.fence AS f
+                WHERE f.resource = arrive.resource COLLATE "C";
+            IF seen.token > arrive.token THEN
+                PERFORM leasehold.refuse('LH001', 'stale_token',
+                    format('token %s of "%s" is stale: the highest one seen is %s',
+                        arrive.token, arrive.resource, seen.token),
+                    'Somebody else holds the lock by now. Give up this work, and acquire the lock anew.',
+                    arrive.resource, arrive.token, seen.token);
+            ELSIF arrive.once AND seen.used >= arrive.token THEN
+                PERFORM leasehold.refuse('LH002', 'token_used',
+                    format('token %s of "%s" was used already', arrive.token, arrive.resource),
+                    'In strict mode a token passes once. Acquire the lock anew for the next write.',
+                    arrive.resource, arrive.token, seen.token);
+            END IF;
+            -- One step: somebody else may insert the resource between a look and an insert.
+            INSERT INTO leasehold.fence AS f (resource, token, used, changed_at)
+                VALUES (arrive.resource, arrive.token, CASE WHEN arrive.once THEN arrive.token END, now())
+                ON CONFLICT (resource) DO UPDATE
+                SET previous = f.token, token = EXCLUDED.token, changed_at = EXCLUDED.changed_at,
+                    used = coalesce(EXCLUDED.used, f.used)
+                WHERE f.token <= EXCLUDED.token AND (EXCLUDED.used IS NULL OR (f.used >= EXCLUDED.used) IS NOT TRUE)
+                RETURNING f.previous INTO before;
+            IF FOUND THEN
+                RETURN before;
+            END IF;
+            -- The row that stood in the way is committed: the next look sees it, and refuses.
+            tries := tries + 1;
+            IF tries > 2 THEN
+                RAISE EXCEPTION 'could not serialize access to the fence of "%"', arrive.resource
+                    USING ERRCODE = 'serialization_failure', HINT = 'Run the transaction again.';
+            END IF;
+        END LOOP;
+    END
+    $body$;
+
+    -- Calls for users ------------------------------------------------------------------------------
+
+    -- Seal and guard have these in common:
+    -- * The row is written every time, also for a token seen before. Under REPEATABLE READ and
+    --   SERIALIZABLE a newer holder whose snapshot was taken while it waited for this one must fail
+    --   with 40001; after a mere lock it would read what was there before this one's write.
+    -- * The token must survive a crash once the transaction is acknowledged, whatever the session
+    --   settled for.
+    -- * A table of a few rows is otherwise read from end to end, and under SERIALIZABLE a transaction
+    --   that has read all resources is in conflict with all of them.
+
+    -- Records a token before its holder reads. Answers the highest token before, if there was one.
+    CREATE OR REPLACE FUNCTION leasehold.seal(resource text, token bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $body$
+    #variable_conflict use_column
+    DECLARE
+        before bigint;
+    BEGIN
+        IF current_setting('synchronous_commit') = 'off' THEN
+            PERFORM set_config('synchronous_commit', 'on', true);
+        END IF;
+        UPDATE leasehold.fence AS f SET previous = f.token, token = seal.token, changed_at = now()
+            WHERE f.resource = seal.resource COLLATE "C" AND f.token <= seal.token
+                AND seal.token <= 9007199254740991
+            RETURNING f.previous INTO before;
+        IF FOUND THEN
+            RETURN before;
+        END IF;
+        RETURN leasehold.arrive(seal.resource, seal.token, false, 'exclusive');
+    END
+    $body$;
+
+    CREATE OR REPLACE FUNCTION leasehold.seal(resource text, token bigint, mode text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $body$
+    BEGIN
+        IF seal.mode = 'exclusive' THEN
+            RETURN leasehold.seal(seal.resource, seal.token);
+        END IF;
+        RETURN leasehold.arrive(seal.resource, seal.token, false, seal.mode);
+    END
+    $body$;
+
+    -- Lets the writes that follow in this transaction through. Answers the highest token before.
+    CREATE OR REPLACE FUNCTION leasehold.guard(resource text, token bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $body$
+    #variable_conflict use_column
+    DECLARE
+        before bigint;
+    BEGIN
+        IF current_setting('synchronous_commit') = 'off' THEN
+            PERFORM set_config('synchronous_commit', 'on', true);
+        END IF;
+        UPDATE leasehold.fence AS f SET previous = f.token, token = guard.token, changed_at = now()
+            WHERE f.resource = guard.resource COLLATE "C" AND f.token <= guard.token
+                AND guard.token <= 9007199254740991
+            RETURNING f.previous INTO before;
+        IF FOUND THEN
+            RETURN before;
+        END IF;
+        RETURN leasehold.arrive(guard.resource, guard.token, false, 'exclusive');
+    END
+    $body$;
+
+    -- The same with a choice: `strict` lets a token pass once, and a shared grant is refused.
+    CREATE OR REPLACE FUNCTION leasehold.guard(
+        resource text, token bigint, strict boolean, mode text DEFAULT 'exclusive'
+    ) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $body$
+    #variable_conflict use_column
+    DECLARE
+        before bigint;
+    BEGIN
+        IF guard.mode = 'exclusive' AND NOT guard.strict THEN
+            RETURN leasehold.guard(guard.resource, guard.token);
+        END IF;
+        IF current_setting('synchronous_commit') = 'off' THEN
+            PERFORM set_config('synchronous_commit', 'on', true);
+        END IF;
+        UPDATE leasehold.fence AS f
+            SET previous = f.token, token = guard.token, used = guard.token, changed_at = now()
+            WHERE f.resource = guard.resource COLLATE "C" AND f.token <= guard.token
+                AND guard.token <= 9007199254740991 AND (f.used >= guard.token) IS NOT TRUE
+                AND guard.strict AND guard.mode = 'exclusive'
+            RETURNING f.previous INTO before;
+        IF FOUND THEN
+            RETURN before;
+        END IF;
+        RETURN leasehold.arrive(guard.resource, guard.token, guard.strict, guard.mode);
+    END
+    $body$;
+
+    -- The highest token that this database has seen; nothing for a resource that it has not.
+    CREATE OR REPLACE FUNCTION leasehold.highest_token(resource text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $body$
+    #variable_conflict use_column
+    BEGIN
+        RETURN (SELECT f.token FROM leasehold.fence AS f
+            WHERE f.resource = highest_token.resource COLLATE "C");
+    END
+    $body$;
+
+    -- The version of the kit.
+    CREATE OR REPLACE FUNCTION leasehold.version() RETURNS integer
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+    'SELECT max(version) FROM leasehold.kit';
+
+    -- Trigger mode ---------------------------------------------------------------------------------
+
+    -- Before a statement, or before a row where a partition may have been written directly. STABLE, so
+    -- that its own queries see what the statement sees.
+    CREATE OR REPLACE FUNCTION leasehold.fenced() RETURNS trigger
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $body$
+    #variable_conflict use_variable
+    DECLARE
+        resource text := nullif(current_setting('leasehold.resource', true), '');
+        token text := nullif(current_setting('leasehold.token', true), '');
+        mode text := coalesce(nullif(current_setting('leasehold.mode', true), ''), 'exclusive');
+        once boolean := TG_ARGV[0]::boolean;
+        passed text := CASE WHEN once THEN 'leasehold.passed_once' ELSE 'leasehold.passed' END;
+        seen record;
+        before bigint;
+        moved boolean := false;
+    BEGIN
+        IF resource IS NULL OR token IS NULL THEN
+            PERFORM leasehold.refuse('LH003', 'token_required',
+                format('%s of %s needs the resource and the token of a lock', TG_OP, TG_RELID::regclass),
+                'Before it, in the same transaction: '
+                || 'SET LOCAL leasehold.resource = ''the name''; SET LOCAL leasehold.token = ''the token'';',
+                resource, NULL, NULL);
+        ELSIF token !~ '^[1-9][0-9]{0,15}$' THEN
+            PERFORM leasehold.refuse('LH004', 'invalid_request',
+                format('leasehold.token is not a token: "%s"', left(token, 64)),
+                'A token lies between 1 and 9007199254740991, in decimal digits.', resource, NULL, NULL);
+        END IF;
+
+        -- The row of the fence is locked until the end of the transaction: one check is enough. A
+        -- rollback to a savepoint takes back the row and this setting together.
+        IF mode = 'exclusive' AND current_setting(passed, true)
+            = concat_ws(' ', pg_current_xact_id_if_assigned()::text, token, resource) THEN
+            RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+        END IF;
+
+        SELECT f.token, f.xmin INTO seen FROM leasehold.fence AS f
+            WHERE f.resource = resource COLLATE "C";
+        -- With a token that was not sealed before the statement began, the statement may have begun
+        -- while an older holder's write was under way, and would not see it.
+        IF seen.token IS DISTINCT FROM token::bigint THEN
+            moved := leasehold.moved(resource, seen.xmin);
+        END IF;
+        before := leasehold.guard(resource, token::bigint, once, mode);
+        IF moved OR (seen.token IS NULL AND before IS NOT NULL) THEN
+            RAISE EXCEPTION 'could not serialize access: another holder of "%" wrote while this statement waited', resource
+                USING ERRCODE = 'serialization_failure',
+                      HINT = 'Run the transaction again. Call leasehold.seal before the first statement to avoid this.';
+        END IF;
+        PERFORM set_config(passed, concat_ws(' ', pg_current_xact_id()::text, token, resource), true);
+        RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+    END
+    $body$;
+
+    -- Waits for a transaction that holds the fence of a resource, and tells whether it wrote.
+    CREATE OR REPLACE FUNCTION leasehold.moved(resource text, version xid) RETURNS boolean
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+    #variable_conflict use_column
+    DECLARE
+        now_there xid;
+    BEGIN
+        SELECT f.xmin INTO now_there FROM leasehold.fence AS f
+            WHERE f.resource = moved.resource COLLATE "C" FOR NO KEY UPDATE;
+        RETURN now_there IS DISTINCT FROM version;
+    END
+    $body$;
+
+    -- After a row that is not of the resource; the condition is in the trigger.
+    CREATE OR REPLACE FUNCTION leasehold.misplaced() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+    DECLARE
+        resource text := current_setting('leasehold.resource', true);
+        owners text[];
+    BEGIN
+        owners := array_remove(ARRAY[to_jsonb(OLD) ->> TG_ARGV[0], to_jsonb(NEW) ->> TG_ARGV[0]], resource);
+        PERFORM leasehold.refuse('LH006', 'wrong_resource',
+            format('a row of %s belongs to %s, and the lock is for "%s"', TG_RELID::regclass,
+                coalesce('"' || left(owners[1], 512) || '"', 'no resource'), resource),
+            'Set leasehold.resource to the lock that covers this row.', resource, NULL, NULL);
+        RETURN NULL;
+    END
+    $body$;
+
+    -- The tables in trigger mode, as the catalog has them.
+    CREATE OR REPLACE VIEW leasehold.protected AS
+        SELECT t.tgrelid::regclass AS target,
+            nullif(split_part(encode(t.tgargs, 'escape'), '\000', 2), '') AS resource_column,
+            split_part(encode(t.tgargs, 'escape'), '\000', 1) = 'true' AS strict,
+            t.tgenabled IN ('O', 'A') AS enabled
+        FROM pg_catalog.pg_trigger AS t
+        JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
+        JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+        WHERE n.nspname = 'leasehold' AND p.proname = 'fenced' AND t.tgname = 'leasehold_fence';
+
+    -- Takes a table out of trigger mode. Whoever owns the table may call it.
+    CREATE OR REPLACE FUNCTION leasehold.unprotect(target regclass) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+    DECLARE
+        one record;
+    BEGIN
+        FOR one IN
+            SELECT t.tgname, t.tgrelid::regclass AS place FROM pg_trigger AS t
+            WHERE (t.tgrelid = unprotect.target
+                    OR t.tgrelid IN (SELECT relid FROM pg_partition_tree(unprotect.target)))
+                AND t.tgfoid IN ('leasehold.fenced'::regproc, 'leasehold.misplaced'::regproc)
+                AND t.tgparentid = 0
+        LOOP
+            EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, one.place);
+        END LOOP;
+    END
+    $body$;
+
+    -- Puts a table into trigger mode. Whoever owns the table may call it, also again: after a new
+    -- partition was made, or to change the column or the strictness.
+    CREATE OR REPLACE FUNCTION leasehold.protect(
+        target regclass, resource_column name DEFAULT NULL, strict boolean DEFAULT false
+    ) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+    #variable_conflict use_variable
+    DECLARE
+        kind "char";
+        partition boolean;
+        place text;
+        deed text;
+        owner text;
+        inherits boolean;
+        leaf regclass;
+        -- True for a row whose statement has passed already.
+        memo constant text := format(
+            '(current_setting(%L, true) = concat_ws('' '', pg_current_xact_id_if_assigned()::text,'
+            || ' current_setting(''leasehold.token'', true), current_setting(''leasehold.resource'', true)))'
+            || ' IS NOT TRUE OR coalesce(current_setting(''leasehold.mode'', true), '''') NOT IN ('''', ''exclusive'')',
+            CASE WHEN protect.strict THEN 'leasehold.passed_once' ELSE 'leasehold.passed' END);
+    BEGIN
+        SELECT c.relkind, c.relispartition, n.nspname INTO kind, partition, place
+            FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = target;
+        IF protect.strict IS NULL OR kind IS NULL THEN
+            RAISE EXCEPTION 'a table and true or false are required' USING ERRCODE = 'null_value_not_allowed';
+        ELSIF kind NOT IN ('r', 'p') THEN
+            RAISE EXCEPTION '% is not a table', target
+                USING ERRCODE = 'wrong_object_type', HINT = 'Protect the tables below a view; a foreign table lies where this fence cannot lock.';
+        ELSIF place IN ('pg_catalog', 'information_schema', 'leasehold') OR place LIKE 'pg\_toast%' THEN
+            RAISE EXCEPTION '% belongs to the system', target USING ERRCODE = 'wrong_object_type';
+        ELSIF partition THEN
+            RAISE EXCEPTION '% is a partition', target
+                USING ERRCODE = 'wrong_object_type', HINT = 'Protect the partitioned table: that covers writes to its partitions as well.';
+        ELSIF EXISTS (SELECT FROM pg_partition_tree(target) AS p JOIN pg_class AS c ON c.oid = p.relid WHERE c.relkind = 'f') THEN
+            RAISE EXCEPTION '% has a partition that is a foreign table', target
+                USING ERRCODE = 'wrong_object_type', HINT = 'A foreign table lies where this fence cannot lock.';
+        ELSIF resource_column IS NOT NULL AND NOT EXISTS (
+            SELECT FROM pg_attribute AS a WHERE a.attrelid = target AND a.attname = resource_column
+                AND a.attnum > 0 AND NOT a.attisdropped) THEN
+            RAISE EXCEPTION '% has no column "%"', target, resource_column USING ERRCODE = 'undefined_column';
+        END IF;
+
+        PERFORM leasehold.unprotect(target);
+        EXECUTE format('CREATE TRIGGER leasehold_fence BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s'
+            || ' FOR EACH STATEMENT EXECUTE FUNCTION leasehold.fenced(%L, %L)',
+            target, protect.strict::text, coalesce(resource_column, ''));
+
+        -- A statement on another table can reach these rows: one on a partition, or on a parent.
+        inherits := kind = 'r' AND EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhrelid = target);
+        IF kind = 'p' OR inherits THEN
+            EXECUTE format('CREATE TRIGGER leasehold_fence_rows BEFORE INSERT OR UPDATE OR DELETE ON %s'
+                || ' FOR EACH ROW WHEN (%s) EXECUTE FUNCTION leasehold.fenced(%L)', target, memo, protect.strict::text);
+        END IF;
+        FOR leaf IN SELECT p.relid FROM pg_partition_tree(target) AS p WHERE p.relid <> target LOOP
+            EXECUTE format('CREATE TRIGGER leasehold_fence_truncate BEFORE TRUNCATE ON %s'
+                || ' FOR EACH STATEMENT EXECUTE FUNCTION leasehold.fenced(%L)', leaf, protect.strict::text);
+        END LOOP;
+
+        IF resource_column IS NOT NULL THEN
+            -- After the row, so that generated columns and what other triggers did are in it.
+            owner := format('(%%s.%I::text COLLATE "C" = current_setting(''leasehold.resource'', true)) IS NOT TRUE', resource_column);
+            FOREACH deed IN ARRAY ARRAY['insert', 'update', 'delete'] LOOP
+                EXECUTE format('CREATE TRIGGER %I AFTER %s ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION leasehold.misplaced(%L)',
+                    'leasehold_resource_' || deed, deed, target,
+                    CASE deed WHEN 'insert' THEN format(owner, 'NEW') WHEN 'delete' THEN format(owner, 'OLD')
+                        ELSE format(owner, 'OLD') || ' OR ' || format(owner, 'NEW') END,
+                    resource_column);
+            END LOOP;
+        END IF;
+    END
+    $body$;
+
+    -- Privileges -----------------------------------------------------------------------------------
+
+    -- USAGE on the schema is all that a role needs, and it gives no way to the table but the calls.
+    REVOKE ALL ON SCHEMA leasehold FROM PUBLIC;
+    REVOKE ALL ON leasehold.fence, leasehold.kit FROM PUBLIC;
+    GRANT SELECT ON leasehold.protected TO PUBLIC;
+    REVOKE ALL ON ALL FUNCTIONS IN SCHEMA leasehold FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION
+        leasehold.seal(text, bigint), leasehold.seal(text, bigint, text),
+        leasehold.guard(text, bigint), leasehold.guard(text, bigint, boolean, text),
+        leasehold.highest_token(text), leasehold.version(), leasehold.fenced(), leasehold.misplaced(),
+        leasehold.protect(regclass, name, boolean), leasehold.unprotect(regclass) TO PUBLIC;
+END
+$kit$;
