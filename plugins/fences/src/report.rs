@@ -1,5 +1,6 @@
 //! What a test of a store found, for people and for programs.
 
+use crate::error::Error;
 use crate::races::Race;
 use crate::races::count::Count;
 use serde::Serialize;
@@ -125,6 +126,21 @@ pub enum Verdict {
     Unfinished,
 }
 
+/// Why a test ended before it was over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Stopped {
+    /// `interrupted`, `time_limit`, or the code of an [`Error`].
+    pub code: &'static str,
+    /// What happened, for people.
+    pub detail: String,
+}
+
+impl From<&Error> for Stopped {
+    fn from(error: &Error) -> Self {
+        Self { code: error.code(), detail: error.to_string() }
+    }
+}
+
 /// All that a test found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -139,7 +155,7 @@ pub struct Report {
     /// What of the test's own is still in the store.
     pub left: Vec<String>,
     /// Why it ended early.
-    pub stopped: Option<String>,
+    pub stopped: Option<Stopped>,
     /// What it comes to.
     pub verdict: Verdict,
 }
@@ -197,7 +213,7 @@ mod tests {
     fn verdict(rows: &[Row], stopped: Option<&str>) -> Verdict {
         let mut report = Report::new("a store".to_owned(), None);
         report.races = rows.to_vec();
-        report.stopped = stopped.map(str::to_owned);
+        report.stopped = stopped.map(|why| Stopped { code: "interrupted", detail: why.to_owned() });
         report.conclude().verdict
     }
 

@@ -7,6 +7,7 @@
 //! | `lock`, `locks`, `why`, `grants`, `watch`, `clients` | what there is, was and happens |
 //! | `leases`, `domains` | their own small sets of commands |
 //! | `stats`, `attention`, `config`, `audit` | the service about itself |
+//! | `fence` | what refuses stale tokens in a store: install, test |
 //! | `completions` | for shells |
 //! | `args`, `service`, `duration` | what several commands take |
 //! | `output`, `table`, `when` | answers, for people and for programs |
@@ -27,6 +28,7 @@ pub mod duration;
 pub mod exec;
 pub mod exit;
 mod failure;
+mod fence;
 mod force_release;
 mod grants;
 mod leases;
@@ -96,7 +98,7 @@ pub fn commands() -> impl Iterator<Item = Command> {
         let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         command.after_help(format!("{after}\n\n{}", exit::HELP))
     });
-    exec::commands().into_iter().chain(verbs).chain([completions::command()])
+    exec::commands().into_iter().chain(verbs).chain([fence::command(), completions::command()])
 }
 
 /// Runs the command `name`, one of [`commands`]. `whole` is the command line of the program.
@@ -104,6 +106,9 @@ pub fn commands() -> impl Iterator<Item = Command> {
 pub fn main(name: &str, given: &ArgMatches, whole: Command) -> ExitCode {
     if exec::is_part(name) {
         return exec::main(name, given);
+    }
+    if name == "fence" {
+        return fence::main(given);
     }
     let done = match VERBS.iter().find(|verb| (verb.command)().get_name() == name) {
         Some(verb) => call(verb, given),

@@ -23,7 +23,6 @@ pub(crate) struct Tried<'a> {
     pub(crate) race: Race,
     pub(crate) weight: Weight,
     pub(crate) has_seal: bool,
-    pub(crate) steps: usize,
     /// Whether a paused holder was kept out before: then the write does compare the token.
     pub(crate) compares: bool,
 }
@@ -50,11 +49,9 @@ fn hole(tried: Tried<'_>, count: &Count, words: &Words) -> Finding {
             "one token passed more than once",
             "record the token that was used in the same step as the write, and refuse it again",
         ),
-        Race::Seals => (
-            "token_sinks",
-            "an older token was accepted after a newer one had sealed",
-            words.seal,
-        ),
+        Race::Seals => {
+            ("token_sinks", "an older token was accepted after a newer one had sealed", words.seal)
+        }
         _ if !tried.has_seal => (
             "no_seal",
             "a new holder reads before its token is known, so an older one can still overwrite",
@@ -126,8 +123,7 @@ mod tests {
 
     fn found(race: Race, has_seal: bool, compares: bool, count: &Count) -> Vec<&'static str> {
         let weight = if race == Race::ReadFirst { Weight::Control } else { Weight::Judged };
-        let tried =
-            Tried { schema: "own", isolation: None, race, weight, has_seal, steps: 2, compares };
+        let tried = Tried { schema: "own", isolation: None, race, weight, has_seal, compares };
         of(tried, count, &WORDS).iter().map(|finding| finding.code).collect()
     }
 

@@ -120,7 +120,7 @@ async fn laps<S: Session>(
         match round {
             Ok(count) => total += count,
             Err(error) => {
-                broken.ask();
+                broken.ask(error.code(), "another lane failed");
                 return (total, Err(error));
             }
         }

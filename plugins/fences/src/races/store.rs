@@ -44,12 +44,7 @@ pub(crate) trait Session {
 
     /// Holds the lock that a write needs until `abandon`, without writing; `wholly` with all steps
     /// of a write, otherwise with its last alone where that is possible. Whether it is held.
-    async fn hold(
-        &mut self,
-        holder: Holder<'_>,
-        value: i64,
-        wholly: bool,
-    ) -> Result<bool, Error>;
+    async fn hold(&mut self, holder: Holder<'_>, value: i64, wholly: bool) -> Result<bool, Error>;
 
     /// The number by which another session can ask whether this one waits. None in a store in
     /// which nobody waits for anybody.

@@ -173,7 +173,7 @@ async fn a_holder_that_is_refused_is_counted() {
 #[tokio::test]
 async fn it_stops_when_it_is_told_to() {
     let stop = Stop::default();
-    stop.ask();
+    stop.ask("interrupted", "by hand");
     let (count, outcome) = run(&mut lanes(Schema::Sound), Race::Paused, 400, &stop).await;
     assert_eq!((count.rounds, outcome), (0, Ok(())));
 }

@@ -151,11 +151,7 @@ async fn settled(
 }
 
 /// Waits longer after many failures, so that one of the contenders gets through.
-async fn again(
-    session: &mut impl Session,
-    failures: u32,
-    count: &mut Count,
-) -> Result<(), Error> {
+async fn again(session: &mut impl Session, failures: u32, count: &mut Count) -> Result<(), Error> {
     count.retries += 1;
     session.abandon().await?;
     if failures > 3 {
