@@ -1,1 +1,16 @@
 //! The PostgreSQL kit in a real server.
+//!
+//! `refusals` asks one session; `races` and `isolation` let several sessions meet; `triggers` and
+//! `reach` are about trigger mode, what it catches and where it can stand; `pattern` is the guide's
+//! plain UPDATE; `crash`, `upgrade` and `roles` are about the database around it.
+
+mod crash;
+mod fixture;
+mod isolation;
+mod pattern;
+mod races;
+mod reach;
+mod refusals;
+mod roles;
+mod triggers;
+mod upgrade;

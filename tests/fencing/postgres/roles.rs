@@ -1,0 +1,79 @@
+//! What a role needs, and what it cannot do with it.
+
+use super::fixture::{INSTALL, installed, number, refused_as, run, session, session_as};
+use leasehold_harness::postgres::Postgres;
+
+#[tokio::test]
+async fn usage_on_the_schema_is_enough_and_gives_no_way_to_the_table() {
+    let (server, admin) = installed().await;
+    run(&admin, "CREATE ROLE app LOGIN").await;
+    let app = session_as(&server, "app").await;
+    assert_eq!(refused_as(&app, "SELECT leasehold.guard('a', 5)").await, "42501");
+    run(&admin, "GRANT USAGE ON SCHEMA leasehold TO app").await;
+    run(&app, "SELECT leasehold.seal('a', 5); SELECT leasehold.guard('a', 5); SELECT leasehold.guard('a', 5, true)").await;
+    assert_eq!(number(&app, "SELECT leasehold.highest_token('a')").await, Some(5));
+    run(&app, "SELECT leasehold.version(); SELECT * FROM leasehold.protected").await;
+    for deed in [
+        "SELECT * FROM leasehold.fence",
+        "UPDATE leasehold.fence SET token = 1",
+        "DELETE FROM leasehold.fence",
+        "TRUNCATE leasehold.fence",
+        "INSERT INTO leasehold.fence VALUES ('b', 1)",
+        "SELECT leasehold.refuse_token('a', 1, false)",
+        "CREATE FUNCTION leasehold.guard(text, integer) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'",
+    ] {
+        assert_eq!(refused_as(&app, deed).await, "42501", "{deed}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_a_caller_puts_into_its_path_is_called_by_the_kit() {
+    let (server, admin) = installed().await;
+    run(
+        &admin,
+        "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA leasehold TO app;
+        CREATE SCHEMA trap AUTHORIZATION app",
+    )
+    .await;
+    let app = session_as(&server, "app").await;
+    run(&app, "CREATE FUNCTION trap.always(bigint, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+        CREATE OPERATOR trap.<= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = trap.always);
+        CREATE OPERATOR trap.> (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = trap.always);
+        CREATE FUNCTION trap.now() RETURNS timestamptz LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''trapped''; END';
+        CREATE FUNCTION trap.octet_length(text) RETURNS integer LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''trapped''; END';
+        CREATE FUNCTION trap.current_setting(text) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''trapped''; END';
+        SET search_path = trap, pg_catalog").await;
+    run(&app, "SELECT leasehold.seal('a', 34); SELECT leasehold.guard('a', 34); SELECT leasehold.guard('a', 34, true)").await;
+    assert_eq!(refused_as(&app, "SELECT leasehold.guard('a', 33)").await, "LH001");
+    assert_eq!(refused_as(&app, "SELECT leasehold.guard('a', 9007199254740992)").await, "LH004");
+}
+
+#[tokio::test]
+async fn whoever_may_create_a_schema_may_install_and_needs_no_superuser() {
+    let server = Postgres::start();
+    let admin = session(&server).await;
+    run(&admin, "CREATE ROLE owner LOGIN; CREATE ROLE app LOGIN; GRANT CREATE ON DATABASE postgres TO owner").await;
+    let owner = session_as(&server, "owner").await;
+    run(&owner, INSTALL).await;
+    run(&owner, "GRANT USAGE ON SCHEMA leasehold TO app").await;
+    let app = session_as(&server, "app").await;
+    run(&app, "SELECT leasehold.guard('a', 34)").await;
+    assert_eq!(refused_as(&app, "SELECT leasehold.guard('a', 33)").await, "LH001");
+}
+
+#[tokio::test]
+async fn in_trigger_mode_a_writer_needs_no_right_on_the_kit_and_cannot_leave_it() {
+    let (server, admin) = installed().await;
+    run(
+        &admin,
+        "CREATE ROLE app LOGIN; CREATE TABLE plain (n int);
+        GRANT SELECT, INSERT, UPDATE, DELETE ON plain TO app; SELECT leasehold.protect('plain')",
+    )
+    .await;
+    let app = session_as(&server, "app").await;
+    assert_eq!(refused_as(&app, "INSERT INTO plain VALUES (1)").await, "LH003");
+    run(&app, &super::fixture::with_token("a", 5, "INSERT INTO plain VALUES (1)")).await;
+    run(&admin, "GRANT USAGE ON SCHEMA leasehold TO app").await;
+    assert_eq!(refused_as(&app, "SELECT leasehold.unprotect('plain')").await, "42501");
+    assert_eq!(refused_as(&app, "SELECT leasehold.protect('plain')").await, "42501");
+}

@@ -1,0 +1,158 @@
+//! Installing again, over an older version, over a newer one, and removal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use leasehold_harness::postgres::Postgres;
+
+use super::fixture::{
+    INSTALL, REMOVE, installed, number, refused, refused_as, run, session, state, with_invoices,
+};
+
+const OLDER: &str = include_str!("kit-1.sql");
+
+#[tokio::test]
+async fn installing_again_changes_nothing_and_waits_for_nobody() {
+    let (server, admin) = installed().await;
+    let busy = session(&server).await;
+    run(&busy, "BEGIN; SELECT leasehold.seal('a', 34)").await;
+    run(&admin, "SET lock_timeout = '1s'").await;
+    run(&admin, INSTALL).await;
+    run(&busy, "COMMIT").await;
+    assert_eq!(number(&admin, "SELECT leasehold.highest_token('a')").await, Some(34));
+    assert_eq!(number(&admin, "SELECT leasehold.version()::bigint").await, Some(2));
+    assert_eq!(number(&admin, "SELECT count(*) FROM leasehold.kit").await, Some(2));
+}
+
+#[tokio::test]
+async fn many_installers_at_once_install_it_once() {
+    let server = Postgres::start();
+    let mut installers = Vec::new();
+    for _ in 0..6 {
+        let client = session(&server).await;
+        installers.push(tokio::spawn(async move { client.batch_execute(INSTALL).await }));
+    }
+    for installer in installers {
+        installer.await.expect("it does not panic").expect("it installs or finds it installed");
+    }
+    let admin = session(&server).await;
+    assert_eq!(number(&admin, "SELECT count(*) FROM leasehold.kit").await, Some(2));
+}
+
+#[tokio::test]
+async fn an_older_kit_is_upgraded_under_its_users_and_no_token_is_lost() {
+    const HOLDERS: i64 = 4;
+    let server = Postgres::start();
+    let admin = session(&server).await;
+    run(&admin, OLDER).await;
+    run(&admin, "SELECT leasehold.seal('before', 34)").await;
+    let upgraded = Arc::new(AtomicBool::new(false));
+    let mut holders = Vec::new();
+    for holder in 0..HOLDERS {
+        let (client, upgraded) = (session(&server).await, Arc::clone(&upgraded));
+        holders.push(tokio::spawn(async move {
+            let guard =
+                client.prepare("SELECT leasehold.guard($1, $2)").await.expect("it is there");
+            let (resource, mut token, mut after) = (format!("holder/{holder}"), 0, 0);
+            while after < 50 {
+                after += i64::from(upgraded.load(Ordering::SeqCst));
+                token += 1;
+                // A prepared call, so that it was looked up before the upgrade.
+                client.query_one(&guard, &[&resource, &token]).await.expect("no call fails");
+            }
+            (resource, token)
+        }));
+    }
+    run(&admin, INSTALL).await;
+    upgraded.store(true, Ordering::SeqCst);
+    for holder in holders {
+        let (resource, token) = holder.await.expect("it does not panic");
+        let highest = format!("SELECT leasehold.highest_token('{resource}')");
+        assert_eq!(number(&admin, &highest).await, Some(token));
+    }
+    assert_eq!(number(&admin, "SELECT leasehold.version()::bigint").await, Some(2));
+    assert_eq!(refused(&admin, "SELECT leasehold.seal('before', 33)").await.1["highest_token"], 34);
+    run(&admin, "SELECT leasehold.guard('before', 34, true)").await;
+}
+
+#[tokio::test]
+async fn an_upgrade_gives_up_rather_than_hold_up_everybody() {
+    let server = Postgres::start();
+    let (admin, busy) = (session(&server).await, session(&server).await);
+    run(&admin, OLDER).await;
+    run(&busy, "BEGIN; SELECT leasehold.seal('a', 34)").await;
+    run(&admin, "SET lock_timeout = '50ms'").await;
+    assert_eq!(refused_as(&admin, INSTALL).await, "55P03");
+    assert_eq!(number(&admin, "SELECT leasehold.version()::bigint").await, Some(1));
+    run(&busy, "COMMIT").await;
+    run(&admin, INSTALL).await;
+    assert_eq!(number(&admin, "SELECT leasehold.highest_token('a')").await, Some(34));
+}
+
+#[tokio::test]
+async fn a_newer_kit_is_left_alone() {
+    let (_server, admin) = installed().await;
+    run(&admin, "INSERT INTO leasehold.kit (version) VALUES (3)").await;
+    let error = admin.batch_execute(INSTALL).await.expect_err("it is refused");
+    assert_eq!(state(&error), "55000");
+    let said = error.as_db_error().expect("the server says it").message();
+    assert!(said.contains("version 3") && said.contains("older version 2"), "{said}");
+}
+
+#[tokio::test]
+async fn a_table_of_somebody_else_and_a_foreign_encoding_are_refused() {
+    let server = Postgres::start();
+    let admin = session(&server).await;
+    run(&admin, "CREATE SCHEMA leasehold; CREATE TABLE leasehold.fence (n int)").await;
+    assert_eq!(refused_as(&admin, INSTALL).await, "42P07");
+    run(
+        &admin,
+        "CREATE DATABASE old TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'",
+    )
+    .await;
+    let url = server.url().replace("/postgres", "/old");
+    let (old, connection) =
+        tokio_postgres::connect(&url.replace("//old@", "//postgres@"), tokio_postgres::NoTls)
+            .await
+            .expect("it listens");
+    tokio::spawn(connection);
+    assert_eq!(refused_as(&old, INSTALL).await, "0A000");
+}
+
+#[tokio::test]
+async fn removal_keeps_the_tokens_until_it_is_told_to_forget_them() {
+    let (_server, admin) = installed().await;
+    run(&admin, "SELECT leasehold.seal('a', 34)").await;
+    run(&admin, REMOVE).await;
+    assert_eq!(refused_as(&admin, "SELECT leasehold.guard('a', 33)").await, "42883");
+    assert_eq!(refused_as(&admin, "DELETE FROM leasehold.fence").await, "23001");
+    run(&admin, INSTALL).await;
+    assert_eq!(refused_as(&admin, "SELECT leasehold.guard('a', 33)").await, "LH001");
+    run(&admin, REMOVE).await;
+    run(&admin, "SET leasehold.forget_tokens = 'yes'").await;
+    run(&admin, REMOVE).await;
+    let sql = "SELECT count(*) FROM pg_namespace WHERE nspname = 'leasehold'";
+    assert_eq!(number(&admin, sql).await, Some(0));
+    run(&admin, REMOVE).await;
+    run(&admin, INSTALL).await;
+    run(&admin, "SELECT leasehold.guard('a', 33)").await;
+}
+
+#[tokio::test]
+async fn removal_stops_at_what_still_stands_on_the_kit() {
+    let (_server, admin) = with_invoices().await;
+    run(&admin, "SELECT leasehold.protect('invoice', 'resource')").await;
+    let error = admin.batch_execute(REMOVE).await.expect_err("it is refused");
+    assert_eq!(state(&error), "2BP01");
+    assert!(error.as_db_error().expect("the server says it").message().contains("invoice"));
+    run(
+        &admin,
+        "SET leasehold.unprotect = 'yes'; CREATE VIEW mine AS SELECT leasehold.highest_token('a')",
+    )
+    .await;
+    assert_eq!(refused_as(&admin, REMOVE).await, "2BP01");
+    assert_eq!(refused_as(&admin, "DELETE FROM invoice").await, "LH003");
+    run(&admin, "DROP VIEW mine").await;
+    run(&admin, REMOVE).await;
+    run(&admin, "DELETE FROM invoice").await;
+}
