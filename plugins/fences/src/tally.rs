@@ -8,6 +8,9 @@ use crate::races::{self, Race};
 use crate::report::{Report, Row, Weight};
 use crate::stop::Stop;
 
+/// A control has shown what it has to after far fewer rounds than it takes to trust a fence.
+const CONTROL_ROUNDS_MAX: u64 = 2_000;
+
 /// Whom to tell of a race that is over.
 pub type Tell<'a> = &'a dyn Fn(&Row);
 
@@ -32,7 +35,7 @@ pub(crate) async fn run<S: Session>(
     stop: &Stop,
     tell: Tell<'_>,
 ) -> Result<(), Error> {
-    let mut compares = false;
+    let (mut compares, mut sinks) = (false, false);
     for &(race, weight) in course.races {
         let wanted = course.wanted.is_empty() || course.wanted.contains(&race);
         if !wanted || stop.asked() {
@@ -41,8 +44,13 @@ pub(crate) async fn run<S: Session>(
         if race == Race::Stopped && lanes.first().is_some_and(|lane| lane.older.steps() < 2) {
             continue;
         }
-        let (count, outcome) = races::run(lanes, race, course.rounds, stop).await;
+        let rounds = match weight {
+            Weight::Judged => course.rounds,
+            Weight::Control => course.rounds.min(CONTROL_ROUNDS_MAX),
+        };
+        let (count, outcome) = races::run(lanes, race, rounds, stop).await;
         compares |= race == Race::Paused && count.through == 0 && count.refused > 0;
+        sinks |= race == Race::Seals && count.through > 0 && compares;
         let tried = Tried {
             schema: course.schema,
             isolation: course.isolation,
@@ -50,6 +58,7 @@ pub(crate) async fn run<S: Session>(
             weight,
             has_seal: course.has_seal,
             compares,
+            sinks,
         };
         for finding in advice::of(tried, &count, course.words) {
             report.find(finding);

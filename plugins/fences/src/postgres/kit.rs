@@ -97,19 +97,32 @@ const GRANTED: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
      WHERE n.nspname = 'leasehold' AND a.privilege_type = 'USAGE' AND a.grantee <> n.nspowner \
      ORDER BY 1";
 
+/// What a removal may do beside removing the functions.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Removal {
+    /// Take tables out of trigger mode first.
+    pub unprotect: bool,
+    /// Remove the highest tokens as well.
+    pub forget_tokens: bool,
+}
+
 /// Removes the kit. The highest tokens stay unless they are to be forgotten.
 ///
 /// # Errors
 /// When tables are in trigger mode, the database cannot be reached, or does not let this role do it.
-pub async fn remove(database: &Database, forget_tokens: bool) -> Result<Removed, Error> {
+pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error> {
     let client = database.connect().await?;
     let before = version(&client).await?;
-    if forget_tokens {
-        let set = "SELECT set_config('leasehold.forget_tokens', 'yes', false)";
-        client.batch_execute(set).await.map_err(|error| failure(&error))?;
+    for (name, wanted) in
+        [("leasehold.unprotect", how.unprotect), ("leasehold.forget_tokens", how.forget_tokens)]
+    {
+        if wanted {
+            let set = format!("SELECT set_config('{name}', 'yes', false)");
+            client.batch_execute(&set).await.map_err(|error| failure(&error))?;
+        }
     }
     client.batch_execute(REMOVE).await.map_err(|error| failure(&error))?;
-    Ok(Removed { before, tokens_forgotten: forget_tokens })
+    Ok(Removed { before, tokens_forgotten: how.forget_tokens })
 }
 
 /// The version of the kit that is installed. A role that may not look at it learns from the

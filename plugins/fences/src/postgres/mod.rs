@@ -19,7 +19,9 @@ mod statement;
 mod test;
 
 pub use connect::Database;
-pub use kit::{INSTALL, Installed, REMOVE, Removed, Status, VERSION, install, remove, status};
+pub use kit::{
+    INSTALL, Installed, REMOVE, Removal, Removed, Status, VERSION, install, remove, status,
+};
 pub use schemas::Own;
 pub use session::{Isolation, Transactions};
 pub use test::{Wanted, test};

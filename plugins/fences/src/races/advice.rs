@@ -25,6 +25,8 @@ pub(crate) struct Tried<'a> {
     pub(crate) has_seal: bool,
     /// Whether a paused holder was kept out before: then the write does compare the token.
     pub(crate) compares: bool,
+    /// Whether an older seal was seen to take the place of a newer one.
+    pub(crate) sinks: bool,
 }
 
 /// The findings of one race.
@@ -49,7 +51,12 @@ fn hole(tried: Tried<'_>, count: &Count, words: &Words) -> Finding {
             "one token passed more than once",
             "record the token that was used in the same step as the write, and refuse it again",
         ),
-        Race::Seals => {
+        Race::Equal => (
+            "lost_write",
+            "a write was accepted, and the read does not find it",
+            "check that --read answers what --write wrote, and that --setup makes it as 0",
+        ),
+        _ if tried.sinks || (tried.race == Race::Seals && tried.compares) => {
             ("token_sinks", "an older token was accepted after a newer one had sealed", words.seal)
         }
         _ if !tried.has_seal => (
@@ -123,7 +130,15 @@ mod tests {
 
     fn found(race: Race, has_seal: bool, compares: bool, count: &Count) -> Vec<&'static str> {
         let weight = if race == Race::ReadFirst { Weight::Control } else { Weight::Judged };
-        let tried = Tried { schema: "own", isolation: None, race, weight, has_seal, compares };
+        let tried = Tried {
+            schema: "own",
+            isolation: None,
+            race,
+            weight,
+            has_seal,
+            compares,
+            sinks: false,
+        };
         of(tried, count, &WORDS).iter().map(|finding| finding.code).collect()
     }
 
@@ -135,6 +150,8 @@ mod tests {
         assert_eq!(found(Race::OnTheWire, true, true, &through), ["two_steps"]);
         assert_eq!(found(Race::Updates, true, false, &through), ["no_check"]);
         assert_eq!(found(Race::Seals, true, true, &through), ["token_sinks"]);
+        assert_eq!(found(Race::Seals, true, false, &through), ["no_check"]);
+        assert_eq!(found(Race::Equal, true, true, &through), ["lost_write"]);
         assert_eq!(found(Race::Once, true, true, &through), ["not_once"]);
         assert_eq!(found(Race::ReadFirst, true, true, &through), [""; 0]);
     }

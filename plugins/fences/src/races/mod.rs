@@ -51,15 +51,16 @@ pub enum Race {
 }
 
 impl Race {
-    /// All of them, in the order in which they run.
+    /// All of them, in the order in which they run: what a later one shows is read in the light of
+    /// the earlier ones.
     pub const ALL: [Self; 8] = [
+        Self::Equal,
+        Self::Once,
         Self::Paused,
+        Self::Seals,
         Self::Stopped,
         Self::OnTheWire,
         Self::Updates,
-        Self::Seals,
-        Self::Equal,
-        Self::Once,
         Self::ReadFirst,
     ];
 

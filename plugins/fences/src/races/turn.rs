@@ -48,6 +48,7 @@ async fn attempt(
         Answer::Refused(why) => return Ok(Answer::Refused(why)),
         Answer::Again => return Ok(Answer::Again),
     };
+    dawdle().await;
     if order == Order::ReadFirst {
         match session.seal(holder).await? {
             Answer::Done(()) => {}
@@ -55,6 +56,13 @@ async fn attempt(
         }
     }
     steps(session, holder, value + 1, 0).await
+}
+
+/// Some holders take their time after they have read: the rounds must not all go the same way.
+async fn dawdle() {
+    if fastrand::u8(..).is_multiple_of(4) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// Seals. Whether that was accepted.

@@ -36,40 +36,40 @@ pub(crate) struct Schema {
 }
 
 const SEAL: &str = "FCALL leasehold_seal 1 fence:{:resource} :token";
-const SET: &str = "SET {:resource}:value 0";
-const GET: &str = "GET {:resource}:value";
-const CLEANUP: &str = "DEL fence:{:resource} {:resource}:value {:resource}:fields";
+const SET: &str = "SET {:resource}/number 0";
+const GET: &str = "GET {:resource}/number";
+const CLEANUP: &str = "DEL fence:{:resource} {:resource}/number {:resource}/fields";
 
 /// The calls of the library; the last schema has no fence.
 pub(crate) fn of_the_library() -> Result<Vec<Schema>, Error> {
     let value = |name, write: &str, once| built(name, [SET, SEAL, GET, write], once);
-    let mut none = value("none", "SET {:resource}:value :value", false)?;
+    let mut none = value("none", "SET {:resource}/number :value", false)?;
     none.script.seal.clear();
     none.races = vec![(Race::Paused, Weight::Control), (Race::Updates, Weight::Control)];
     Ok(vec![
         value(
             "set",
-            "FCALL leasehold_set 2 fence:{:resource} {:resource}:value :token :value",
+            "FCALL leasehold_set 2 fence:{:resource} {:resource}/number :token :value",
             false,
         )?,
         built(
             "hset",
             [
-                "HSET {:resource}:fields value 0",
+                "HSET {:resource}/fields value 0",
                 SEAL,
-                "HGET {:resource}:fields value",
-                "FCALL leasehold_hset 2 fence:{:resource} {:resource}:fields :token value :value",
+                "HGET {:resource}/fields value",
+                "FCALL leasehold_hset 2 fence:{:resource} {:resource}/fields :token value :value",
             ],
             false,
         )?,
         value(
             "call",
-            "FCALL leasehold_call 2 fence:{:resource} {:resource}:value :token SETEX 3600 :value",
+            "FCALL leasehold_call 2 fence:{:resource} {:resource}/number :token SETEX 3600 :value",
             false,
         )?,
         value(
             "once",
-            "FCALL leasehold_set 2 fence:{:resource} {:resource}:value once :token :value",
+            "FCALL leasehold_set 2 fence:{:resource} {:resource}/number once :token :value",
             true,
         )?,
         none,

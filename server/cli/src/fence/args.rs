@@ -97,11 +97,15 @@ pub(crate) fn command() -> Command {
                 ),
         )
         .subcommand(sub("status", "Show what is installed, and what weakens it"))
-        .subcommand(sub("remove", "Remove the kit").arg(flag(
-            "forget-tokens",
-            "PostgreSQL: remove the highest tokens as well; whoever still holds an older lock \
-             can write then",
-        )))
+        .subcommand(
+            sub("remove", "Remove the kit")
+                .arg(flag("unprotect", "PostgreSQL: take tables out of trigger mode first"))
+                .arg(flag(
+                    "forget-tokens",
+                    "PostgreSQL: remove the highest tokens as well; whoever still holds an older \
+                     lock can write then",
+                )),
+        )
         .subcommand(test(sub(
             "test",
             "Race stale and current holders, and report what got through",

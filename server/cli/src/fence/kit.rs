@@ -92,10 +92,13 @@ fn listed(names: &[String]) -> String {
 }
 
 pub(super) async fn remove(store: &Store, given: &ArgMatches) -> Result<(), Failure> {
-    let forget = given.get_flag("forget-tokens");
+    let how = postgres::Removal {
+        unprotect: given.get_flag("unprotect"),
+        forget_tokens: given.get_flag("forget-tokens"),
+    };
     match store {
         Store::Postgres(database) => {
-            let done = postgres::remove(database, forget).await?;
+            let done = postgres::remove(database, how).await?;
             let tokens = if done.tokens_forgotten {
                 "and its tokens are forgotten"
             } else {
@@ -106,8 +109,8 @@ pub(super) async fn remove(store: &Store, given: &ArgMatches) -> Result<(), Fail
                 None => format!("nothing was installed, {tokens}"),
             })
         }
-        Store::Redis(_) if forget => Err(Failure::Usage(
-            "--forget-tokens is for PostgreSQL; in Redis a fence is a key that you can delete"
+        Store::Redis(_) if how.forget_tokens || how.unprotect => Err(Failure::Usage(
+            "--forget-tokens and --unprotect are for PostgreSQL; in Redis a fence is a key that you can delete"
                 .to_owned(),
         )),
         Store::Redis(server) => {
