@@ -10,6 +10,8 @@ use std::io;
 pub(crate) enum Failure {
     /// The service, or the way to it.
     Service(Box<Error>),
+    /// A store, or the way to it.
+    Store(leasehold_fences::Error),
     /// The command line.
     Usage(String),
     /// Standard output.
@@ -34,6 +36,7 @@ impl Failure {
                 None if matches!(**error, Error::Transport { .. }) => "protocol_error",
                 None => "unavailable",
             },
+            Self::Store(error) => error.code(),
             Self::Usage(_) => "usage",
             Self::Output(_) => "output_failed",
             Self::Local(_) => "local_failure",
@@ -44,6 +47,7 @@ impl Failure {
     pub(crate) fn detail(&self) -> String {
         match self {
             Self::Service(error) => error.to_string(),
+            Self::Store(error) => error.to_string(),
             Self::Usage(detail) | Self::Local(detail) => detail.clone(),
             Self::Output(error) => format!("standard output: {error}"),
         }
@@ -76,7 +80,9 @@ impl Failure {
                 | Error::Transport { .. } => exit::UNAVAILABLE,
                 _ => exit::REFUSED,
             },
-            Self::Usage(_) => exit::USAGE,
+            Self::Store(leasehold_fences::Error::Unreachable(_)) => exit::UNAVAILABLE,
+            Self::Store(leasehold_fences::Error::Refused(_)) => exit::REFUSED,
+            Self::Usage(_) | Self::Store(leasehold_fences::Error::Usage(_)) => exit::USAGE,
             Self::Output(_) => exit::OUTPUT,
             Self::Local(_) => exit::REFUSED,
         }
@@ -86,6 +92,12 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Service(Box::new(error))
+    }
+}
+
+impl From<leasehold_fences::Error> for Failure {
+    fn from(error: leasehold_fences::Error) -> Self {
+        Self::Store(error)
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `lock`, `locks`, `why`, `grants`, `watch`, `clients` | what there is, was and happens |
 //! | `leases`, `domains` | their own small sets of commands |
 //! | `stats`, `attention`, `config`, `audit` | the service about itself |
+//! | `fence` | what refuses stale tokens in a store: install, test |
 //! | `completions` | for shells |
 //! | `args`, `service`, `duration` | what several commands take |
 //! | `output`, `table`, `when` | answers, for people and for programs |
@@ -28,6 +29,7 @@ pub mod duration;
 pub mod exec;
 pub mod exit;
 mod failure;
+mod fence;
 pub mod fence_proxy;
 mod force_release;
 mod grants;
@@ -98,10 +100,8 @@ pub fn commands() -> impl Iterator<Item = Command> {
         let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         command.after_help(format!("{after}\n\n{}", exit::HELP))
     });
-    exec::commands()
-        .into_iter()
-        .chain(verbs)
-        .chain([fence_proxy::command(), completions::command()])
+    let others = [fence::command(), fence_proxy::command(), completions::command()];
+    exec::commands().into_iter().chain(verbs).chain(others)
 }
 
 /// Runs the command `name`, one of [`commands`]. `whole` is the command line of the program.
@@ -112,6 +112,9 @@ pub fn main(name: &str, given: &ArgMatches, whole: Command) -> ExitCode {
     }
     if name == fence_proxy::NAME {
         return fence_proxy::main(given);
+    }
+    if name == fence::NAME {
+        return fence::main(given);
     }
     let done = match VERBS.iter().find(|verb| (verb.command)().get_name() == name) {
         Some(verb) => call(verb, given),

@@ -40,16 +40,20 @@ pub(crate) fn flags() -> [Arg; 3] {
             .help(format!(
                 "A file with the credential in it [env: {CREDENTIAL} has the credential]"
             )),
-        Arg::new("output")
-            .long("output")
-            .value_name("human|json")
-            .value_parser(["human", "json"])
-            .default_value("human")
-            .global(true)
-            .hide_possible_values(true)
-            .help_heading("Service")
-            .help("For people, or for programs: the JSON of the service, one document a line"),
+        output_flag().help_heading("Service"),
     ]
+}
+
+/// How the answer is wanted.
+pub(crate) fn output_flag() -> Arg {
+    Arg::new("output")
+        .long("output")
+        .value_name("human|json")
+        .value_parser(["human", "json"])
+        .default_value("human")
+        .global(true)
+        .hide_possible_values(true)
+        .help("For people, or for programs: the JSON of the service, one document a line")
 }
 
 /// How long one attempt of a call may take; a wait in line comes on top.
@@ -194,7 +198,7 @@ fn from_file(path: &Path) -> Result<String, Failure> {
     }
 }
 
-fn variable(name: &str) -> Result<Option<String>, Failure> {
+pub(crate) fn variable(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value)),
         Err(std::env::VarError::NotPresent) => Ok(None),

@@ -1,0 +1,120 @@
+//! What a database has that weakens a fence, without racing anything.
+
+use super::connect::{rows, value};
+use super::kit::VERSION;
+use crate::error::Error;
+use crate::report::{Finding, Severity};
+use tokio_postgres::Client;
+
+const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN \
+     ('fsync', 'full_page_writes', 'synchronous_commit', 'session_replication_role')";
+
+const WRITERS: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
+     ELSE pg_catalog.pg_get_userbyid(a.grantee) END \
+     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace, \
+     pg_catalog.aclexplode(c.relacl) AS a \
+     WHERE n.nspname = 'leasehold' AND c.relname = 'fence' AND a.grantee <> c.relowner \
+     AND a.privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER') ORDER BY 1";
+
+const UNLOGGED: &str = "SELECT c.relpersistence <> 'p' FROM pg_catalog.pg_class AS c \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE n.nspname = 'leasehold' AND c.relname = 'fence'";
+
+const DISABLED: &str = "SELECT t.tgrelid::regclass FROM pg_catalog.pg_trigger AS t \
+     WHERE t.tgname = 'leasehold_fence' AND t.tgenabled NOT IN ('O', 'A') ORDER BY 1";
+
+const POWER: &str = "SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user";
+
+/// With replicas, whether a commit waits for one of them.
+const UNAWAITED: &str = "SELECT count(*) > 0 AND current_setting('synchronous_standby_names') = '' \
+     FROM pg_catalog.pg_stat_replication";
+
+/// What can be seen with the rights of this session.
+pub(super) async fn of(client: &Client, version: Option<i64>) -> Result<Vec<Finding>, Error> {
+    let mut found = Vec::new();
+    for row in rows(client, SETTINGS).await? {
+        if let [Some(name), Some(setting)] = row.as_slice() {
+            found.extend(of_a_setting(name, setting));
+        }
+    }
+    if value(client, UNAWAITED).await?.as_deref() == Some("t") {
+        found.push(Finding::new(
+            Severity::Warning,
+            "async_replica",
+            "there are replicas, and no commit waits for them",
+            "after a failover the new primary may not know the highest tokens: set \
+             synchronous_standby_names, or seal anew before anybody writes",
+        ));
+    }
+    if value(client, POWER).await?.as_deref() == Some("t") {
+        found.push(Finding::new(
+            Severity::Note,
+            "superuser",
+            "this is a superuser, whom nothing keeps from writing around a fence",
+            "test with the role of the application",
+        ));
+    }
+    if let Some(version) = version {
+        found.extend(of_the_kit(client, version).await?);
+    }
+    Ok(found)
+}
+
+fn of_a_setting(name: &str, setting: &str) -> Option<Finding> {
+    let (severity, code, detail, advice) = match (name, setting) {
+        ("fsync", "off") => (
+            Severity::Warning,
+            "fsync_off",
+            "fsync is off: a crash of the machine can lose the highest tokens, and all else",
+            "set fsync = on",
+        ),
+        ("full_page_writes", "off") => (
+            Severity::Warning,
+            "full_page_writes_off",
+            "full_page_writes is off: a crash of the machine can tear pages of the fence",
+            "set full_page_writes = on",
+        ),
+        ("synchronous_commit", "off") => (
+            Severity::Warning,
+            "synchronous_commit_off",
+            "synchronous_commit is off: a crash can lose commits that were acknowledged",
+            "the kit turns it on for its own transactions; statements of your own that record a \
+             token need SET LOCAL synchronous_commit = on",
+        ),
+        ("session_replication_role", "replica") => (
+            Severity::Hole,
+            "triggers_off",
+            "session_replication_role is replica: tables in trigger mode are not protected",
+            "leave it at origin for sessions that write",
+        ),
+        _ => return None,
+    };
+    Some(Finding::new(severity, code, detail, advice))
+}
+
+async fn of_the_kit(client: &Client, version: i64) -> Result<Vec<Finding>, Error> {
+    let mut found = Vec::new();
+    if version < VERSION {
+        let detail = format!("version {version} of the kit is installed, {VERSION} is current");
+        let advice = "run `leasehold fence install`; sessions may go on while it runs";
+        found.push(Finding::new(Severity::Warning, "kit_old", detail, advice));
+    }
+    for row in rows(client, WRITERS).await? {
+        let role = row.into_iter().next().flatten().unwrap_or_default();
+        let detail = format!("{role} can write leasehold.fence without the calls of the kit");
+        let advice = "REVOKE ALL ON leasehold.fence; USAGE on the schema is all that a role needs";
+        found.push(Finding::new(Severity::Warning, "fence_writable", detail, advice));
+    }
+    if value(client, UNLOGGED).await?.as_deref() == Some("t") {
+        let detail = "leasehold.fence is not logged: a crash empties it";
+        let advice = "ALTER TABLE leasehold.fence SET LOGGED";
+        found.push(Finding::new(Severity::Hole, "fence_unlogged", detail, advice));
+    }
+    for row in rows(client, DISABLED).await? {
+        let table = row.into_iter().next().flatten().unwrap_or_default();
+        let detail = format!("the trigger that protects {table} is disabled");
+        let advice = format!("SELECT leasehold.protect('{table}'), or unprotect it");
+        found.push(Finding::new(Severity::Hole, "trigger_disabled", detail, advice));
+    }
+    Ok(found)
+}

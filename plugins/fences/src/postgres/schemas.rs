@@ -1,0 +1,146 @@
+//! The statements that are raced: those of the kit's parts, those of the user, and none at all.
+
+use super::session::{Script, Transactions};
+use super::statement::Statement;
+use crate::races::Race;
+use crate::report::Weight;
+
+/// The user's own statements. Parameters: `:resource`, `:token`, `:value`.
+#[derive(Debug, Clone, Default)]
+pub struct Own {
+    /// Makes the row of a resource with the value 0.
+    pub setup: Vec<String>,
+    /// Removes it again.
+    pub cleanup: Vec<String>,
+    /// Records a token. May be empty: then there is no seal.
+    pub seal: Vec<String>,
+    /// Answers the value.
+    pub read: Vec<String>,
+    /// Writes the value.
+    pub write: Vec<String>,
+    /// Each statement commits by itself.
+    pub autocommit: bool,
+    /// Each token may write once.
+    pub once: bool,
+    /// SQLSTATEs that mean a refusal, beside those of the kit.
+    pub refusals: Vec<String>,
+}
+
+/// Statements, and what is raced through them.
+#[derive(Debug, Clone)]
+pub(crate) struct Schema {
+    pub(crate) name: &'static str,
+    pub(crate) setup: Vec<Statement>,
+    pub(crate) cleanup: Vec<Statement>,
+    pub(crate) script: Script,
+    pub(crate) races: Vec<(Race, Weight)>,
+}
+
+const SETUP: &str = "INSERT INTO {t} VALUES (:resource, 0, 0)
+     ON CONFLICT (resource) DO UPDATE SET value = 0, last_token = 0";
+const READ: &str = "SELECT value FROM {t} WHERE resource = :resource";
+const WRITE: &str = "UPDATE {t} SET value = :value WHERE resource = :resource";
+const SEAL: &str = "SELECT leasehold.seal(:resource, :token)";
+const GUARD: &str = "SELECT leasehold.guard(:resource, :token)";
+
+/// The parts of the kit, on the table `table` of the test's own; the last schema has no fence.
+pub(crate) fn of_the_kit(table: &str, trigger_table: &str) -> Vec<Schema> {
+    let parts = Transactions::Parts;
+    let kit = |name, write: &[&str], transactions| {
+        built(name, table, &[SEAL], write, transactions, &judged(false))
+    };
+    let trigger =
+        ["SET LOCAL leasehold.resource = :resource", "SET LOCAL leasehold.token = :token", WRITE];
+    let conditional_seal = "UPDATE {t} SET last_token = :token \
+         WHERE resource = :resource AND last_token <= :token";
+    let conditional = "UPDATE {t} SET value = :value, last_token = :token \
+         WHERE resource = :resource AND last_token <= :token";
+    let strict = ["SELECT leasehold.guard(:resource, :token, true)", WRITE];
+    let control = [(Race::Paused, Weight::Control), (Race::Updates, Weight::Control)];
+    let whole = [(Race::Updates, Weight::Judged)];
+    let mut schemas = vec![
+        kit("guard", &[GUARD, WRITE], parts),
+        built("trigger", trigger_table, &[SEAL], &trigger, parts, &judged(false)),
+        built("conditional", table, &[conditional_seal], &[conditional], parts, &judged(false)),
+        built("strict", table, &[SEAL], &strict, parts, &judged(true)),
+        built("one-transaction", table, &[SEAL], &[GUARD, WRITE], Transactions::Whole, &whole),
+        built("none", table, &[], &[WRITE], parts, &control),
+    ];
+    if let Some(trigger) = schemas.iter_mut().find(|schema| schema.name == "trigger") {
+        // Its rows are made before it is protected.
+        trigger.setup.clear();
+    }
+    schemas
+}
+
+/// What makes a row of the test's own table.
+pub(crate) fn row(table: &str) -> Statement {
+    Statement::new(&SETUP.replace("{t}", table))
+}
+
+fn built(
+    name: &'static str,
+    table: &str,
+    seal: &[&str],
+    write: &[&str],
+    transactions: Transactions,
+    races: &[(Race, Weight)],
+) -> Schema {
+    let on = |sqls: &[&str]| {
+        sqls.iter().map(|sql| Statement::new(&sql.replace("{t}", table))).collect::<Vec<_>>()
+    };
+    Schema {
+        name,
+        setup: on(&[SETUP]),
+        cleanup: Vec::new(),
+        script: Script {
+            seal: on(seal),
+            read: on(&[READ]),
+            write: on(write),
+            transactions,
+            refusals: Vec::new(),
+        },
+        races: races.to_vec(),
+    }
+}
+
+/// What is raced through a schema with a fence.
+fn judged(once: bool) -> Vec<(Race, Weight)> {
+    Race::ALL
+        .into_iter()
+        .filter(|race| *race != if once { Race::Equal } else { Race::Once })
+        .map(|race| match race {
+            Race::ReadFirst => (race, Weight::Control),
+            _ => (race, Weight::Judged),
+        })
+        .collect()
+}
+
+impl Own {
+    pub(crate) fn schema(&self) -> Schema {
+        let all = |sqls: &[String]| sqls.iter().map(|sql| Statement::new(sql)).collect::<Vec<_>>();
+        let has_seal = !self.seal.is_empty();
+        let needs_seal = |race: Race| matches!(race, Race::Seals | Race::ReadFirst);
+        let races = judged(self.once).into_iter();
+        let races = races.filter(|(race, _)| {
+            (has_seal || !needs_seal(*race)) && (*race != Race::Stopped || self.write.len() > 1)
+        });
+        Schema {
+            name: "own",
+            setup: all(&self.setup),
+            cleanup: all(&self.cleanup),
+            script: Script {
+                seal: all(&self.seal),
+                read: all(&self.read),
+                write: all(&self.write),
+                transactions: if self.autocommit {
+                    Transactions::Statements
+                } else {
+                    Transactions::Parts
+                },
+                refusals: self.refusals.clone(),
+            },
+            races: races.collect(),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The test: makes what it needs, races, and tidies up whatever happened.
+
+use super::command::Command;
+use super::connect::{Server, failure};
+use super::schemas::{Own, Schema, of_the_library};
+use super::session::Connection;
+use super::{findings, library};
+use crate::error::Error;
+use crate::races::Race;
+use crate::races::advice::Words;
+use crate::races::lane::Lane;
+use crate::races::store::Holder;
+use crate::report::{Report, Stopped};
+use crate::stop::Stop;
+use crate::tally::{self, Course, Tell};
+use ::redis::Value;
+use ::redis::aio::MultiplexedConnection;
+use std::sync::Arc;
+use std::time::Duration;
+
+const TIDY_TRIES: u32 = 5;
+
+const WORDS: Words = Words {
+    guard: "write with FCALL leasehold_set, leasehold_hset, leasehold_del or leasehold_call, which \
+            compare the token",
+    one_step: "compare and write in one function or script: between two commands anybody can come",
+    seal: "make FCALL leasehold_seal 1 FENCE TOKEN the first act of a new holder, before it reads; \
+           a seal of your own has to refuse a lower token",
+};
+
+/// What to test, and how.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Rounds of each race.
+    pub rounds: u64,
+    /// Resources that are raced side by side; each needs four connections.
+    pub lanes: usize,
+    /// The races; all if there are none.
+    pub races: Vec<Race>,
+    /// The calls of the library; all if there are none.
+    pub schemas: Vec<String>,
+    /// The user's commands, instead of the library's.
+    pub own: Option<Own>,
+    /// Names of resources, instead of the test's own.
+    pub resources: Vec<String>,
+    /// The lowest token that is used.
+    pub token_from: u64,
+}
+
+struct Test<'a> {
+    server: &'a Server,
+    wanted: &'a Wanted,
+    admin: MultiplexedConnection,
+    schemas: Vec<Schema>,
+    /// With the highest token that was used.
+    resources: Vec<(String, u64)>,
+}
+
+/// Races stale and current holders through the library, or through the user's commands.
+///
+/// # Errors
+/// When there is nothing to test or it cannot begin. Whatever goes wrong later is in the report.
+pub async fn test(
+    server: &Server,
+    wanted: &Wanted,
+    stop: &Stop,
+    tell: Tell<'_>,
+) -> Result<Report, Error> {
+    let mut test = Test::new(server, wanted).await?;
+    let version = library::version(&mut test.admin).await?;
+    if version.is_none() && wanted.own.is_none() {
+        return Err(Error::Refused(
+            "the library is not installed here: run `leasehold fence install`, or test commands \
+             of your own with --read and --write"
+                .to_owned(),
+        ));
+    }
+    let mut report = Report::new(library::store(&mut test.admin).await?, version);
+    for finding in findings::of(&mut test.admin, version).await? {
+        report.find(finding);
+    }
+    let outcome = test.run(&mut report, stop, tell).await;
+    report.stopped = outcome.as_ref().err().map(Stopped::from).or_else(|| stop.why());
+    report.left = test.tidy().await;
+    Ok(report.conclude())
+}
+
+impl<'a> Test<'a> {
+    async fn new(server: &'a Server, wanted: &'a Wanted) -> Result<Self, Error> {
+        let schemas = match &wanted.own {
+            Some(own) => vec![own.schema()?],
+            None => of_the_library()?,
+        };
+        let run = format!("leasehold-fence-test/{:08x}", fastrand::u32(..));
+        let names: Vec<String> = if wanted.resources.is_empty() {
+            (1..=wanted.lanes.max(1)).map(|lane| format!("{run}/{lane}")).collect()
+        } else {
+            wanted.resources.clone()
+        };
+        let before = wanted.token_from.saturating_sub(1);
+        let resources = names.into_iter().map(|name| (name, before)).collect();
+        Ok(Self { server, wanted, admin: server.connect().await?, schemas, resources })
+    }
+
+    async fn run(&mut self, report: &mut Report, stop: &Stop, tell: Tell<'_>) -> Result<(), Error> {
+        let named = &self.wanted.schemas;
+        for schema in self.schemas.clone() {
+            let wanted = named.is_empty() || named.iter().any(|name| name == schema.name);
+            if wanted && !stop.asked() {
+                self.race(&schema, report, stop, tell).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn race(
+        &mut self,
+        schema: &Schema,
+        report: &mut Report,
+        stop: &Stop,
+        tell: Tell<'_>,
+    ) -> Result<(), Error> {
+        self.for_each_resource(&schema.setup).await.map_err(|error| error.during("setup"))?;
+        let script = Arc::new(schema.script.clone());
+        let mut lanes = Vec::new();
+        for (resource, token) in &self.resources {
+            let open = async || {
+                let connection = self.server.connect().await?;
+                Ok::<_, Error>(Connection { connection, script: script.clone() })
+            };
+            lanes.push(Lane {
+                resource: resource.clone(),
+                token: *token,
+                older: open().await?,
+                newer: open().await?,
+                third: open().await?,
+                watcher: open().await?,
+            });
+        }
+        let course = Course {
+            schema: schema.name,
+            isolation: None,
+            races: &schema.races,
+            wanted: &self.wanted.races,
+            rounds: self.wanted.rounds,
+            has_seal: !schema.script.seal.is_empty(),
+            words: &WORDS,
+        };
+        let outcome = tally::run(course, &mut lanes, report, stop, tell).await;
+        for ((_, token), lane) in self.resources.iter_mut().zip(&lanes) {
+            *token = lane.token;
+        }
+        outcome
+    }
+
+    async fn for_each_resource(&mut self, commands: &[Command]) -> Result<(), Error> {
+        for (resource, token) in &self.resources {
+            for command in commands {
+                let command = command.fill(Holder { resource, token: *token }, 0);
+                let done: Result<Value, _> = command.query_async(&mut self.admin).await;
+                done.map_err(|error| failure(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what the test made. What is still there, if the server lets it not or is gone.
+    async fn tidy(&mut self) -> Vec<String> {
+        let mut last = None;
+        for attempt in 0..TIDY_TRIES {
+            if attempt > 0 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                match self.server.connect().await {
+                    Ok(connection) => self.admin = connection,
+                    Err(error) => {
+                        last = Some(error);
+                        continue;
+                    }
+                }
+            }
+            match self.try_to_tidy().await {
+                Ok(()) => return Vec::new(),
+                Err(error) => last = Some(error),
+            }
+        }
+        let why = last.map(|error| error.to_string()).unwrap_or_default();
+        let names: Vec<&str> = self.resources.iter().map(|(name, _)| name.as_str()).collect();
+        vec![format!("perhaps the keys of {} ({why})", names.join(", "))]
+    }
+
+    async fn try_to_tidy(&mut self) -> Result<(), Error> {
+        // All of the library have the same.
+        let cleanup = self.schemas.first().map(|schema| schema.cleanup.clone());
+        self.for_each_resource(&cleanup.unwrap_or_default()).await
+    }
+}

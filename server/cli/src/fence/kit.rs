@@ -1,0 +1,154 @@
+//! `install`, `status`, `remove`.
+
+use super::args::Store;
+use crate::args::text;
+use crate::failure::Failure;
+use crate::output::{self, Output, shown};
+use crate::service::{json, wanted};
+use crate::table::Table;
+use clap::ArgMatches;
+use leasehold_fences::{Finding, postgres, redis};
+use serde::Serialize;
+
+/// Prints what would be installed.
+pub(super) fn print(given: &ArgMatches) -> Result<(), Failure> {
+    let redis_named = text(given, "redis").is_some();
+    let text = match text(given, "kind") {
+        Some("redis") => redis::INSTALL,
+        _ if redis_named => redis::INSTALL,
+        _ => postgres::INSTALL,
+    };
+    output::line(&text.trim_end())
+}
+
+pub(super) async fn install(store: &Store, given: &ArgMatches) -> Result<(), Failure> {
+    let roles: Vec<String> =
+        given.get_many::<String>("grant-to").unwrap_or_default().cloned().collect();
+    match store {
+        Store::Postgres(database) => {
+            let done = postgres::install(database, &roles).await?;
+            let may = match done.granted.as_slice() {
+                [] => "; let a role use it with --grant-to".to_owned(),
+                roles => format!("; {} may use it", shown(&roles.join(", "))),
+            };
+            show(given, &done, || format!("{}{may}", installed(done.before, done.version)))
+        }
+        Store::Redis(_) if !roles.is_empty() => {
+            Err(Failure::Usage("--grant-to is for PostgreSQL; Redis has its ACL".to_owned()))
+        }
+        Store::Redis(server) => {
+            let done = redis::install(server).await?;
+            show(given, &done, || installed(done.before, done.version))
+        }
+    }
+}
+
+fn installed(before: Option<i64>, now: i64) -> String {
+    match before {
+        None => format!("version {now} is installed"),
+        Some(before) if before == now => format!("version {now} was installed already"),
+        Some(before) => format!("version {now} is installed in the place of version {before}"),
+    }
+}
+
+pub(super) async fn status(store: &Store, given: &ArgMatches) -> Result<(), Failure> {
+    match store {
+        Store::Postgres(database) => {
+            let status = postgres::status(database).await?;
+            show(given, &status, || {
+                let mut lines = vec![head(&status.store, status.version, status.shipped)];
+                if status.version.is_some() {
+                    lines.push(format!("tables in trigger mode: {}", listed(&status.protected)));
+                    lines.push(format!("roles that may use it: {}", listed(&status.granted)));
+                }
+                lines.extend(findings(&status.findings));
+                lines.join("\n")
+            })
+        }
+        Store::Redis(server) => {
+            let status = redis::status(server).await?;
+            show(given, &status, || {
+                let mut lines = vec![head(&status.store, status.version, status.shipped)];
+                lines.extend(findings(&status.findings));
+                lines.join("\n")
+            })
+        }
+    }
+}
+
+fn head(store: &str, version: Option<i64>, shipped: i64) -> String {
+    let store = shown(store);
+    match version {
+        None => format!("{store}: nothing of Leasehold is installed"),
+        Some(version) if version < shipped => {
+            format!("{store}: version {version} is installed, {shipped} is current")
+        }
+        Some(version) => format!("{store}: version {version} is installed"),
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { shown(&names.join(", ")) }
+}
+
+pub(super) async fn remove(store: &Store, given: &ArgMatches) -> Result<(), Failure> {
+    let how = postgres::Removal {
+        unprotect: given.get_flag("unprotect"),
+        forget_tokens: given.get_flag("forget-tokens"),
+    };
+    match store {
+        Store::Postgres(database) => {
+            let done = postgres::remove(database, how).await?;
+            let tokens = if done.tokens_forgotten {
+                "and its tokens are forgotten"
+            } else {
+                "and the highest tokens are kept for the next installation"
+            };
+            show(given, &done, || match done.before {
+                Some(version) => format!("version {version} is removed, {tokens}"),
+                None => format!("nothing was installed, {tokens}"),
+            })
+        }
+        Store::Redis(_) if how.forget_tokens || how.unprotect => Err(Failure::Usage(
+            "--forget-tokens and --unprotect are for PostgreSQL; in Redis a fence is a key that you can delete"
+                .to_owned(),
+        )),
+        Store::Redis(server) => {
+            let done = redis::remove(server).await?;
+            show(given, &done, || match done.before {
+                Some(version) => format!("version {version} is removed; the keys of fences stay"),
+                None => "nothing was installed".to_owned(),
+            })
+        }
+    }
+}
+
+/// A table of findings and what to do about each; nothing if there are none.
+pub(super) fn findings(found: &[Finding]) -> Vec<String> {
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new(&["", "FINDING", "WHAT IS SO"]);
+    for one in found {
+        table.row([one.severity.name().to_owned(), one.code.to_owned(), one.detail.clone()]);
+    }
+    let mut lines = vec![String::new(), table.to_string(), String::new()];
+    for one in found {
+        let line = format!("{}: {}", one.code, shown(&one.advice));
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+fn show<T: Serialize>(
+    given: &ArgMatches,
+    value: &T,
+    human: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    match wanted(given) {
+        Output::Json => output::line(&json(value)?),
+        Output::Human => output::line(&human()),
+    }
+}
