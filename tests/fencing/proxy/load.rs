@@ -1,5 +1,7 @@
 //! Large bodies, many connections, and what the way through costs.
 
+#![allow(clippy::print_stdout, reason = "what was measured is for whoever runs the tests")]
+
 use super::{put, service, trusting};
 use leasehold_harness::nginx::Nginx;
 use leasehold_harness::{Client, within};
