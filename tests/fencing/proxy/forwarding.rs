@@ -107,9 +107,9 @@ fn what_could_be_read_as_two_requests_is_refused() {
         let mut client = proxy.client();
         // The refusal may come before all of it was sent.
         let _ = client.send(request.as_bytes());
-        let answer = client.read().unwrap_or_else(|error| panic!("{request:.60}: {error}"));
-        assert_eq!(answer.status, status, "{request}");
-        assert!(upstream.try_accept().is_none(), "{request:.60} got through");
+        let answer = client.read().unwrap_or_else(|error| panic!("{request:.200}: {error}"));
+        assert_eq!(answer.status, status, "{request:.200}");
+        assert!(upstream.try_accept().is_none(), "{request:.200} got through");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Large bodies, many connections, and what the way through costs.
 
+#![allow(clippy::print_stdout, reason = "what was measured is for whoever runs the tests")]
+
 use super::{put, service, trusting};
 use leasehold_harness::nginx::Nginx;
 use leasehold_harness::{Client, within};
@@ -69,6 +71,23 @@ fn a_thousand_connections_write_at_once() {
         proxy.metric("fence{what=\"raises\"}"),
         proxy.metric("fence{what=\"commits\"}")
     );
+}
+
+#[test]
+fn clients_beyond_the_bound_wait_to_be_accepted() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = trusting(&service, &nginx.url()).flag("--connections-max", "2").start();
+    let mut inside = [(); 2].map(|()| proxy.client());
+    for client in &mut inside {
+        assert_eq!(client.get("/missing").status, 404);
+    }
+    let mut outside = proxy.client();
+    outside.send(b"GET /missing HTTP/1.1\r\nHost: a\r\n\r\n").expect("the kernel takes it");
+    assert_eq!(inside[0].get("/missing").status, 404);
+    assert!(!outside.has_answer());
+    assert_eq!(proxy.metric("connections"), 2.0);
+    drop(inside);
+    assert_eq!(outside.finish().status, 404);
 }
 
 #[test]

@@ -178,13 +178,14 @@ impl Running {
 }
 
 impl Drop for Running {
+    #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         // Both fail only when it is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let said = said(&self.output);
         if std::thread::panicking() {
-            println!("--- what the proxy said ---\n{said}");
+            eprintln!("--- what the proxy said ---\n{said}");
         } else {
             assert!(!said.contains("panicked at"), "the proxy panicked:\n{said}");
         }

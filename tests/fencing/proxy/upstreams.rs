@@ -157,3 +157,35 @@ fn a_write_that_was_sent_whole_goes_on_without_its_client() {
     }
     assert_eq!(proxy.metric("cut_total"), 0.0);
 }
+
+#[test]
+fn no_write_takes_longer_than_a_write_may() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--write-max", "700ms")
+        .flag("--upstream-settle", "1ms")
+        .start();
+    let mut client = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    says(&client.finish().problem(504, "upstream_timeout"), "took too long");
+    link.closed();
+}
+
+#[test]
+fn a_client_that_reads_nothing_does_not_keep_its_write_in_flight() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--client-timeout", "500ms")
+        .flag("--upstream-settle", "1h")
+        .start();
+    let client = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    // More than all the buffers on the way hold.
+    let body = "x".repeat(64 * 1024 * 1024);
+    link.answer("200 OK", &body);
+    eventually("the write is over", || proxy.metric("fence{what=\"in_flight\"}") == 0.0);
+    assert_eq!(proxy.metric("cut_total"), 0.0);
+    drop(client);
+}

@@ -139,6 +139,9 @@ fn judge(shown: &Shown, highest: Option<u64>) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::future::join_all;
+    use leasehold_client::wire::FenceChecked;
+    use leasehold_client_fake::{Fake, Reply};
 
     #[test]
     fn only_the_highest_that_was_issued_is_good() {
@@ -148,5 +151,46 @@ mod tests {
         assert_eq!(judged(Some(35)), Err(Code::StaleToken));
         assert_eq!(judged(Some(33)), Err(Code::UnknownToken));
         assert_eq!(judged(None), Err(Code::UnknownToken));
+    }
+
+    #[tokio::test]
+    async fn those_who_ask_the_same_at_the_same_time_share_one_answer() {
+        let service = Fake::start(|_| {
+            let checked = FenceChecked { current: true, highest_token: Some(34) };
+            Reply::json(200, &checked)
+        });
+        let service = service.await.expect("a port");
+        let client = Client::new(service.url()).expect("a client");
+        let limits = Limits::default();
+        let metrics = Metrics::new(&limits).expect("metrics");
+        let checks = Checks::new(&client, true, &limits, &metrics);
+        let shown = |token| Shown { resource: "a".to_owned(), token };
+        let (good, stale) = (shown(34), shown(33));
+        let asked = (0..50).map(|_| checks.check(&good)).collect::<Vec<_>>();
+        assert!(join_all(asked).await.iter().all(Result::is_ok));
+        assert_eq!(service.received().len(), 1);
+        assert_eq!(
+            checks.check(&stale).await.map_err(|problem| problem.code),
+            Err(Code::StaleToken)
+        );
+        assert!(checks.asked.lock().is_empty());
+        // Nobody was told to remember the answer: that is for the fence.
+        assert!(checks.check(&good).await.is_ok());
+        assert_eq!(service.received().len(), 3);
+    }
+
+    #[test]
+    fn what_another_directory_let_through_is_not_trusted() {
+        let client = Client::new("http://127.0.0.1:1").expect("a client");
+        let limits = Limits::default();
+        let metrics = Metrics::new(&limits).expect("metrics");
+        let checks = Checks::new(&client, true, &limits, &metrics);
+        let shown = Shown { resource: "a".to_owned(), token: 34 };
+        assert!(checks.is_new(&shown, None) && checks.is_new(&shown, Some(33)));
+        assert!(!checks.is_new(&shown, Some(34)));
+        checks.suspect_below(35);
+        assert!(checks.is_new(&shown, Some(34)));
+        checks.suspect_below(2);
+        assert!(checks.is_new(&shown, Some(34)), "it never goes down");
     }
 }

@@ -74,6 +74,7 @@ fn connection(
     // hyper panics below its own least size.
     http.timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
+        .max_header_size(limits.head_max)
         .max_buf_size(limits.head_max.max(8 * 1024));
     http.serve_connection(
         stream,

@@ -74,7 +74,7 @@ impl Upstream {
     ) -> Self {
         let mut http = Builder::new();
         // hyper panics below its own least size.
-        http.max_buf_size(limits.head_max.max(8 * 1024));
+        http.max_header_size(limits.head_max).max_buf_size(limits.head_max.max(8 * 1024));
         let connector = TowerToHyperService::new(tls::connector(tls, limits.connect_timeout));
         let times = Times {
             connect: limits.connect_timeout,
