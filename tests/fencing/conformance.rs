@@ -282,7 +282,7 @@ fn without_the_kit_there_is_nothing_to_test() {
     assert!(detail.contains("LEASEHOLD_POSTGRES"), "{detail}");
 }
 
-/// A test that would run for hours, after it has begun to race.
+/// A test that would run for a while, after its first race.
 struct Running {
     child: Child,
     said: BufReader<std::process::ChildStderr>,
@@ -291,10 +291,11 @@ struct Running {
 impl Running {
     #[track_caller]
     fn start(url: &str, more: &[&str]) -> Self {
-        let mut command =
-            fence(&["test", "--postgres", url, "--output", "json", "--only", "guard"]);
-        // The first race is short, and tells that the next one has begun.
-        command.args(["--rounds", "400", "--race", "equal-token", "--race", "updates"]).args(more);
+        let redis = url.starts_with("redis");
+        let (store, part) = if redis { ("--redis", "set") } else { ("--postgres", "guard") };
+        let mut command = fence(&["test", store, url, "--output", "json", "--only", part]);
+        // The end of the first race tells that the next one begins.
+        command.args(["--rounds", "2000", "--race", "equal-token", "--race", "updates"]).args(more);
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary is there");
         let mut said = BufReader::new(child.stderr.take().expect("it is piped"));
@@ -457,4 +458,19 @@ fn a_redis_with_a_hole_is_found_out() {
             assert!(codes(&report).contains(&code), "{code}: {report}");
         }
     }
+}
+
+#[test]
+fn a_store_that_hangs_does_not_hang_the_test() {
+    let server = Redis::start();
+    told(&["install", "--redis", &server.url()]);
+    let running = Running::start(&server.url(), &[]);
+    server.freeze();
+    signal(running.child.id(), Signal::INT);
+    let (report, status) = running.end();
+    server.thaw();
+    assert_eq!(report["stopped"]["code"], "interrupted", "{report}");
+    assert_eq!((&report["verdict"], status.code()), (&"unfinished".into(), Some(1)), "{report}");
+    let left = report["left"][0].as_str().unwrap_or_default();
+    assert!(left.contains("leasehold-fence-test/"), "{report}");
 }

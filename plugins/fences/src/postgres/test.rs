@@ -22,7 +22,9 @@ use tokio_postgres::Client;
 const LOCK: i64 = 0x6c68_2066_656e_6365;
 const PREFIX: &str = "leasehold_fence_test_";
 const RESOURCE: &str = "leasehold-fence-test";
-const TIDY_TRIES: u32 = 5;
+const TIDY_TRIES: u32 = 3;
+/// A store that hangs must not hang what tidies up.
+const TIDY_TIME: Duration = Duration::from_secs(8);
 
 const WORDS: Words = Words {
     guard: "call SELECT leasehold.guard(resource, token) as the first statement of the transaction \
@@ -88,7 +90,10 @@ pub async fn test(
     for finding in findings::of(&test.admin, version).await? {
         report.find(finding);
     }
-    let outcome = test.run(version, &mut report, stop, tell).await;
+    let outcome = tokio::select! {
+        outcome = test.run(version, &mut report, stop, tell) => outcome,
+        () = stop.overdue() => Ok(()),
+    };
     report.stopped = outcome.as_ref().err().map(Stopped::from).or_else(|| stop.why());
     report.left = test.tidy().await;
     if version.is_some() && wanted.resources.is_empty() {
@@ -247,9 +252,10 @@ impl<'a> Test<'a> {
             if attempt > 0 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            match self.try_to_tidy().await {
-                Ok(left) => return left,
-                Err(error) => last = Some(error),
+            match tokio::time::timeout(TIDY_TIME, self.try_to_tidy()).await {
+                Ok(Ok(left)) => return left,
+                Ok(Err(error)) => last = Some(error),
+                Err(_) => last = Some(Error::Unreachable("no answer".to_owned())),
             }
         }
         let why = last.map(|error| error.to_string()).unwrap_or_default();
