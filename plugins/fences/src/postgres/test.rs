@@ -188,6 +188,10 @@ impl<'a> Test<'a> {
         stop: &Stop,
         tell: Tell<'_>,
     ) -> Result<(), Error> {
+        if self.wanted.resources.is_empty() {
+            // A test that was killed may have left rows with the same names.
+            self.clean(schema).await?;
+        }
         self.for_each_resource(&schema.setup).await.map_err(|error| error.during("setup"))?;
         let mut lanes = self.lanes(schema, isolation).await?;
         let course = Course {
@@ -203,7 +207,13 @@ impl<'a> Test<'a> {
         for ((_, token), lane) in self.resources.iter_mut().zip(&lanes) {
             *token = lane.token;
         }
-        outcome
+        outcome?;
+        // The next isolation level sets up anew.
+        self.clean(schema).await
+    }
+
+    async fn clean(&self, schema: &Schema) -> Result<(), Error> {
+        self.for_each_resource(&schema.cleanup).await.map_err(|error| error.during("cleanup"))
     }
 
     async fn lanes(
