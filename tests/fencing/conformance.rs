@@ -477,3 +477,35 @@ fn a_store_that_hangs_does_not_hang_the_test() {
     let left = report["left"][0].as_str().unwrap_or_default();
     assert!(left.contains("leasehold-fence-test/"), "{report}");
 }
+
+#[test]
+fn a_role_without_rights_learns_what_it_lacks() {
+    let server = with_kit();
+    sql(&server, "CREATE ROLE app LOGIN");
+    let url = server.url().replace("postgres@", "app@");
+    let (code, detail, exit) = refused(&["test", "--postgres", &url]);
+    assert_eq!((code.as_str(), exit), ("store_refused", Some(1)));
+    assert!(detail.contains("42501") && detail.contains("leasehold"), "{detail}");
+    told(&["install", "--postgres", &server.url(), "--grant-to", "app"]);
+    let (report, code) = told(&["test", "--postgres", &url]);
+    assert_eq!((&report["verdict"], code), (&"unfinished".into(), Some(1)), "{report}");
+    let why = report["stopped"]["detail"].as_str().unwrap_or_default();
+    assert!(why.contains("CREATE on the database") && why.contains("42501"), "{report}");
+    // Who is not a superuser has no way around the fence.
+    let found = codes(&report);
+    assert!(!found.contains(&"superuser") && !found.contains(&"fence_writable"), "{report}");
+    sql(&server, "GRANT CREATE ON DATABASE postgres TO app");
+    let (report, code) = told(&["test", "--postgres", &url, "--rounds", "60"]);
+    assert_eq!((&report["verdict"], code), (&"fenced".into(), Some(0)), "{report}");
+    assert_eq!(left_over(&server), [""; 0]);
+}
+
+#[test]
+fn it_explains_itself() {
+    for part in [&["--help"][..], &["test", "--help"]] {
+        let output = fence(part).output().expect("the binary is there");
+        let help = text(&output.stdout);
+        assert!(help.contains("Example") && help.contains("Exit codes"), "{help}");
+        assert!(!help.contains("--server"), "it needs no server: {help}");
+    }
+}

@@ -78,7 +78,11 @@ pub async fn test(
     tell: Tell<'_>,
 ) -> Result<Report, Error> {
     let mut test = Test::new(database, wanted).await?;
-    let version = kit::version(&test.admin).await?;
+    let version = match kit::version(&test.admin).await {
+        // Statements of one's own need no kit, and no right to use it.
+        Err(Error::Refused(_)) if wanted.own.is_some() => None,
+        told => told?,
+    };
     if version.is_none() && wanted.own.is_none() {
         return Err(Error::Refused(
             "the kit is not installed here: run `leasehold fence install`, or test statements of \
@@ -164,7 +168,13 @@ impl<'a> Test<'a> {
     async fn prepare(&self) -> Result<Vec<Schema>, Error> {
         let (table, trigger_table) =
             (format!("{}.tried", self.place), format!("{}.protected", self.place));
-        self.execute(&format!("CREATE SCHEMA {}", self.place)).await?;
+        let made = self.execute(&format!("CREATE SCHEMA {}", self.place)).await;
+        made.map_err(|error| {
+            error.during(
+                "the test makes a schema of its own, for which its role needs CREATE on the \
+                 database; or give it statements on a table of yours",
+            )
+        })?;
         for table in [&table, &trigger_table] {
             self.execute(&format!(
                 "CREATE TABLE {table} \
