@@ -189,7 +189,7 @@ local function admit(keys, args, check_rest)
     local asked, refused = parse(args)
     if not asked then return nil, refused end
     if #args > ARGUMENTS_MAX then return nil, invalid('more than 4096 arguments') end
-    refused = check_keys(keys) or check_rest(keys, args, asked)
+    refused = check_rest(keys, args, asked) or check_keys(keys)
     if refused then return nil, refused end
     local fence = keys[1]
     local before

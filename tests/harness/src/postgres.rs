@@ -171,7 +171,9 @@ fn template() -> PathBuf {
     let version =
         String::from_utf8_lossy(&version).replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let here = std::env::current_exe().expect("a test knows where it is");
-    let kept = here.ancestors().nth(3).expect("tests lie in a target directory").join("tmp");
+    // Tests lie one directory deeper than programs.
+    let mut above = here.ancestors().skip(1).filter(|dir| !dir.ends_with("deps"));
+    let kept = above.nth(1).expect("it lies in a target directory").join("tmp");
     let template = kept.join(format!("template-{}", version.trim_matches('-')));
     if !template.exists() {
         fs::create_dir_all(&kept).expect("the target directory can be written");

@@ -12,6 +12,7 @@ mod drive;
 mod etcd;
 mod figures;
 mod grpc;
+mod guard;
 mod leasehold;
 mod million;
 mod peers;
@@ -51,6 +52,8 @@ enum Command {
     Compare(Compare),
     /// A node that holds very many locks: restart, memory, and cycles beside an empty node.
     Million(Million),
+    /// A write with a fence beside the same write without it, against PostgreSQL and Redis.
+    Guard(Guard),
 }
 
 #[derive(Debug, clap::Args)]
@@ -115,6 +118,21 @@ struct Million {
     reads_at_most: f64,
 }
 
+#[derive(Debug, clap::Args)]
+struct Guard {
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16])]
+    connections: Vec<usize>,
+    /// How often each is measured: short and often, as a pair is compared with itself.
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// A ratio that must be reached: `guard@16=0.85`, or `guard=0.85` at every number of
+    /// connections.
+    #[arg(long)]
+    require: Vec<Requirement>,
+}
+
 fn main() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Constant { listen } => constant::serve(listen),
@@ -138,6 +156,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Compare(args) => compare::run(&args).await?,
         Command::Million(args) => million::run(&args).await?,
+        Command::Guard(args) => guard::run(&args).await?,
         Command::Constant { .. } => unreachable!("it has a runtime of its own"),
     }
     Ok(())
