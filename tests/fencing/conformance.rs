@@ -178,7 +178,7 @@ struct Case<'a> {
 
 impl Case<'_> {
     #[track_caller]
-    fn run(&self, url: &str) -> (Value, Option<i32>) {
+    fn run(&self, url: &str, more: &[&str]) -> (Value, Option<i32>) {
         let mut args = vec!["test", "--postgres", url, "--rounds", "80", "--setup", SETUP];
         args.extend(["--cleanup", CLEANUP, "--read", READ]);
         for seal in self.seal {
@@ -190,6 +190,7 @@ impl Case<'_> {
         if self.autocommit {
             args.push("--autocommit");
         }
+        args.extend(more);
         told(&args)
     }
 }
@@ -205,8 +206,10 @@ const INVOICE: &str = "CREATE TABLE invoice \
 fn sound_statements_of_a_user_are_found_sound() {
     let server = with_kit();
     sql(&server, INVOICE);
+    // As a test that was killed leaves it.
+    sql(&server, "INSERT INTO invoice VALUES ('leasehold-fence-test/1', 9, 9)");
     for sound in [case(&[SEAL], &[GUARD, BLIND]), case(&[OWN_SEAL], &[OWN_WRITE])] {
-        let (report, code) = sound.run(&server.url());
+        let (report, code) = sound.run(&server.url(), &["--isolation", "all"]);
         assert_eq!((&report["verdict"], code), (&"fenced".into(), Some(0)), "{report}");
     }
     assert_eq!(sql(&server, "SELECT name FROM invoice"), [""; 0], "it removed its rows");
@@ -227,7 +230,7 @@ fn a_hole_is_found_and_named() {
         ("holder_refused", case(&[], &[TOO_STRICT])),
     ];
     for (wanted, hole) in holes {
-        let (report, code) = hole.run(&server.url());
+        let (report, code) = hole.run(&server.url(), &[]);
         assert_eq!(
             (&report["verdict"], code),
             (&"not_fenced".into(), Some(1)),
@@ -246,7 +249,7 @@ fn a_hole_is_found_and_named() {
     }
     // Guard and write in one statement share a snapshot. Whether that loses something depends on
     // what the planner runs first; the test must not end otherwise than with a verdict.
-    let (report, _) = case(&[SEAL], &[together.as_str()]).run(&server.url());
+    let (report, _) = case(&[SEAL], &[together.as_str()]).run(&server.url(), &[]);
     assert_eq!(report["stopped"], Value::Null, "{report}");
     assert_eq!(sql(&server, "SELECT name FROM invoice"), [""; 0], "it removed its rows");
 }
@@ -256,7 +259,7 @@ fn statements_that_are_wrong_are_named_and_leave_nothing() {
     let server = with_kit();
     sql(&server, INVOICE);
     let (report, code) =
-        case(&[SEAL], &[GUARD, "UPDATE bill SET total = :value"]).run(&server.url());
+        case(&[SEAL], &[GUARD, "UPDATE bill SET total = :value"]).run(&server.url(), &[]);
     assert_eq!((&report["verdict"], code), (&"unfinished".into(), Some(1)), "{report}");
     let why = report["stopped"]["detail"].as_str().unwrap_or_default();
     assert!(why.contains("write, statement 2") && why.contains("42P01"), "{report}");
@@ -282,7 +285,7 @@ fn without_the_kit_there_is_nothing_to_test() {
     assert!(detail.contains("LEASEHOLD_POSTGRES"), "{detail}");
 }
 
-/// A test that would run for hours, after it has begun to race.
+/// A test that would run for a while, after its first race.
 struct Running {
     child: Child,
     said: BufReader<std::process::ChildStderr>,
@@ -291,10 +294,11 @@ struct Running {
 impl Running {
     #[track_caller]
     fn start(url: &str, more: &[&str]) -> Self {
-        let mut command =
-            fence(&["test", "--postgres", url, "--output", "json", "--only", "guard"]);
-        // The first race is short, and tells that the next one has begun.
-        command.args(["--rounds", "400", "--race", "equal-token", "--race", "updates"]).args(more);
+        let redis = url.starts_with("redis");
+        let (store, part) = if redis { ("--redis", "set") } else { ("--postgres", "guard") };
+        let mut command = fence(&["test", store, url, "--output", "json", "--only", part]);
+        // The end of the first race tells that the next one begins.
+        command.args(["--rounds", "2000", "--race", "equal-token", "--race", "updates"]).args(more);
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary is there");
         let mut said = BufReader::new(child.stderr.take().expect("it is piped"));
@@ -456,5 +460,52 @@ fn a_redis_with_a_hole_is_found_out() {
         for code in [wanted, "eviction", "not_durable"] {
             assert!(codes(&report).contains(&code), "{code}: {report}");
         }
+    }
+}
+
+#[test]
+fn a_store_that_hangs_does_not_hang_the_test() {
+    let server = Redis::start();
+    told(&["install", "--redis", &server.url()]);
+    let running = Running::start(&server.url(), &[]);
+    server.freeze();
+    signal(running.child.id(), Signal::INT);
+    let (report, status) = running.end();
+    server.thaw();
+    assert_eq!(report["stopped"]["code"], "interrupted", "{report}");
+    assert_eq!((&report["verdict"], status.code()), (&"unfinished".into(), Some(1)), "{report}");
+    let left = report["left"][0].as_str().unwrap_or_default();
+    assert!(left.contains("leasehold-fence-test/"), "{report}");
+}
+
+#[test]
+fn a_role_without_rights_learns_what_it_lacks() {
+    let server = with_kit();
+    sql(&server, "CREATE ROLE app LOGIN");
+    let url = server.url().replace("postgres@", "app@");
+    let (code, detail, exit) = refused(&["test", "--postgres", &url]);
+    assert_eq!((code.as_str(), exit), ("store_refused", Some(1)));
+    assert!(detail.contains("42501") && detail.contains("leasehold"), "{detail}");
+    told(&["install", "--postgres", &server.url(), "--grant-to", "app"]);
+    let (report, code) = told(&["test", "--postgres", &url]);
+    assert_eq!((&report["verdict"], code), (&"unfinished".into(), Some(1)), "{report}");
+    let why = report["stopped"]["detail"].as_str().unwrap_or_default();
+    assert!(why.contains("CREATE on the database") && why.contains("42501"), "{report}");
+    // Who is not a superuser has no way around the fence.
+    let found = codes(&report);
+    assert!(!found.contains(&"superuser") && !found.contains(&"fence_writable"), "{report}");
+    sql(&server, "GRANT CREATE ON DATABASE postgres TO app");
+    let (report, code) = told(&["test", "--postgres", &url, "--rounds", "60"]);
+    assert_eq!((&report["verdict"], code), (&"fenced".into(), Some(0)), "{report}");
+    assert_eq!(left_over(&server), [""; 0]);
+}
+
+#[test]
+fn it_explains_itself() {
+    for part in [&["--help"][..], &["test", "--help"]] {
+        let output = fence(part).output().expect("the binary is there");
+        let help = text(&output.stdout);
+        assert!(help.contains("Example") && help.contains("Exit codes"), "{help}");
+        assert!(!help.contains("--server"), "it needs no server: {help}");
     }
 }

@@ -39,13 +39,22 @@ impl Stop {
         self.0.borrow().is_some()
     }
 
-    /// Resolves when it was asked for a while ago.
+    /// Resolves when it was asked for a while ago: a round that is under way is given up.
     pub(crate) async fn given_up(&self) {
+        self.asked_before(GRACE).await;
+    }
+
+    /// Resolves when everything is given up, also what is no round.
+    pub(crate) async fn overdue(&self) {
+        self.asked_before(2 * GRACE).await;
+    }
+
+    async fn asked_before(&self, grace: Duration) {
         let mut told = self.0.subscribe();
         // The sender is this one, and outlives the borrow of it.
         if told.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep(GRACE).await;
+        tokio::time::sleep(grace).await;
     }
 }

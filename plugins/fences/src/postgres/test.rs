@@ -22,7 +22,9 @@ use tokio_postgres::Client;
 const LOCK: i64 = 0x6c68_2066_656e_6365;
 const PREFIX: &str = "leasehold_fence_test_";
 const RESOURCE: &str = "leasehold-fence-test";
-const TIDY_TRIES: u32 = 5;
+const TIDY_TRIES: u32 = 3;
+/// A store that hangs must not hang what tidies up.
+const TIDY_TIME: Duration = Duration::from_secs(8);
 
 const WORDS: Words = Words {
     guard: "call SELECT leasehold.guard(resource, token) as the first statement of the transaction \
@@ -76,7 +78,11 @@ pub async fn test(
     tell: Tell<'_>,
 ) -> Result<Report, Error> {
     let mut test = Test::new(database, wanted).await?;
-    let version = kit::version(&test.admin).await?;
+    let version = match kit::version(&test.admin).await {
+        // Statements of one's own need no kit, and no right to use it.
+        Err(Error::Refused(_)) if wanted.own.is_some() => None,
+        told => told?,
+    };
     if version.is_none() && wanted.own.is_none() {
         return Err(Error::Refused(
             "the kit is not installed here: run `leasehold fence install`, or test statements of \
@@ -88,7 +94,10 @@ pub async fn test(
     for finding in findings::of(&test.admin, version).await? {
         report.find(finding);
     }
-    let outcome = test.run(version, &mut report, stop, tell).await;
+    let outcome = tokio::select! {
+        outcome = test.run(version, &mut report, stop, tell) => outcome,
+        () = stop.overdue() => Ok(()),
+    };
     report.stopped = outcome.as_ref().err().map(Stopped::from).or_else(|| stop.why());
     report.left = test.tidy().await;
     if version.is_some() && wanted.resources.is_empty() {
@@ -159,7 +168,13 @@ impl<'a> Test<'a> {
     async fn prepare(&self) -> Result<Vec<Schema>, Error> {
         let (table, trigger_table) =
             (format!("{}.tried", self.place), format!("{}.protected", self.place));
-        self.execute(&format!("CREATE SCHEMA {}", self.place)).await?;
+        let made = self.execute(&format!("CREATE SCHEMA {}", self.place)).await;
+        made.map_err(|error| {
+            error.during(
+                "the test makes a schema of its own, for which its role needs CREATE on the \
+                 database; or give it statements on a table of yours",
+            )
+        })?;
         for table in [&table, &trigger_table] {
             self.execute(&format!(
                 "CREATE TABLE {table} \
@@ -183,6 +198,10 @@ impl<'a> Test<'a> {
         stop: &Stop,
         tell: Tell<'_>,
     ) -> Result<(), Error> {
+        if self.wanted.resources.is_empty() {
+            // A test that was killed may have left rows with the same names.
+            self.clean(schema).await?;
+        }
         self.for_each_resource(&schema.setup).await.map_err(|error| error.during("setup"))?;
         let mut lanes = self.lanes(schema, isolation).await?;
         let course = Course {
@@ -198,7 +217,13 @@ impl<'a> Test<'a> {
         for ((_, token), lane) in self.resources.iter_mut().zip(&lanes) {
             *token = lane.token;
         }
-        outcome
+        outcome?;
+        // The next isolation level sets up anew.
+        self.clean(schema).await
+    }
+
+    async fn clean(&self, schema: &Schema) -> Result<(), Error> {
+        self.for_each_resource(&schema.cleanup).await.map_err(|error| error.during("cleanup"))
     }
 
     async fn lanes(
@@ -247,9 +272,10 @@ impl<'a> Test<'a> {
             if attempt > 0 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            match self.try_to_tidy().await {
-                Ok(left) => return left,
-                Err(error) => last = Some(error),
+            match tokio::time::timeout(TIDY_TIME, self.try_to_tidy()).await {
+                Ok(Ok(left)) => return left,
+                Ok(Err(error)) => last = Some(error),
+                Err(_) => last = Some(Error::Unreachable("no answer".to_owned())),
             }
         }
         let why = last.map(|error| error.to_string()).unwrap_or_default();

@@ -18,7 +18,9 @@ use ::redis::aio::MultiplexedConnection;
 use std::sync::Arc;
 use std::time::Duration;
 
-const TIDY_TRIES: u32 = 5;
+const TIDY_TRIES: u32 = 3;
+/// A store that hangs must not hang what tidies up.
+const TIDY_TIME: Duration = Duration::from_secs(8);
 
 const WORDS: Words = Words {
     guard: "write with FCALL leasehold_set, leasehold_hset, leasehold_del or leasehold_call, which \
@@ -79,7 +81,10 @@ pub async fn test(
     for finding in findings::of(&mut test.admin, version).await? {
         report.find(finding);
     }
-    let outcome = test.run(&mut report, stop, tell).await;
+    let outcome = tokio::select! {
+        outcome = test.run(&mut report, stop, tell) => outcome,
+        () = stop.overdue() => Ok(()),
+    };
     report.stopped = outcome.as_ref().err().map(Stopped::from).or_else(|| stop.why());
     report.left = test.tidy().await;
     Ok(report.conclude())
@@ -168,19 +173,10 @@ impl<'a> Test<'a> {
     async fn tidy(&mut self) -> Vec<String> {
         let mut last = None;
         for attempt in 0..TIDY_TRIES {
-            if attempt > 0 {
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                match self.server.connect().await {
-                    Ok(connection) => self.admin = connection,
-                    Err(error) => {
-                        last = Some(error);
-                        continue;
-                    }
-                }
-            }
-            match self.try_to_tidy().await {
-                Ok(()) => return Vec::new(),
-                Err(error) => last = Some(error),
+            match tokio::time::timeout(TIDY_TIME, self.try_to_tidy(attempt)).await {
+                Ok(Ok(())) => return Vec::new(),
+                Ok(Err(error)) => last = Some(error),
+                Err(_) => last = Some(Error::Unreachable("no answer".to_owned())),
             }
         }
         let why = last.map(|error| error.to_string()).unwrap_or_default();
@@ -188,7 +184,11 @@ impl<'a> Test<'a> {
         vec![format!("perhaps the keys of {} ({why})", names.join(", "))]
     }
 
-    async fn try_to_tidy(&mut self) -> Result<(), Error> {
+    async fn try_to_tidy(&mut self, attempt: u32) -> Result<(), Error> {
+        if attempt > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.admin = self.server.connect().await?;
+        }
         // All of the library have the same.
         let cleanup = self.schemas.first().map(|schema| schema.cleanup.clone());
         self.for_each_resource(&cleanup.unwrap_or_default()).await
