@@ -12,6 +12,8 @@ use leasehold_harness::process::{children, client_of};
 use leasehold_harness::redis::Redis;
 use leasehold_harness::{Server, eventually, within};
 
+use crate::proxy::process::Proxy;
+
 const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -102,7 +104,6 @@ fn postgres_refuses_the_worker_that_was_paused() {
         ("PGHOST", "127.0.0.1".to_owned()),
         ("PGPORT", postgres.port().to_string()),
         ("PGUSER", "postgres".to_owned()),
-        ("PGDATABASE", "postgres".to_owned()),
     ];
     let sql = |sql: &str| {
         let mut psql = Command::new("psql");
@@ -126,4 +127,16 @@ fn redis_refuses_the_worker_that_was_paused() {
     let story = Store { script: "pay-redis.sh", environment: &environment }.tell(&server);
     let balance = ["-p", &port, "GET", "balance:{account/42}"];
     check(story, &run(Command::new("redis-cli").args(balance)));
+}
+
+#[test]
+fn a_proxy_refuses_the_worker_that_was_paused() {
+    let server = Server::builder(LEASEHOLD).start();
+    let nginx = Nginx::start();
+    fs::create_dir_all(nginx.file("account")).expect("a directory can be made");
+    fs::write(nginx.file("account/42"), "0").expect("a file can be written");
+    let proxy = Proxy::builder(&server, &nginx.url()).start();
+    let environment = [("STORE", format!("http://{}", proxy.addr()))];
+    let story = Store { script: "pay-http.sh", environment: &environment }.tell(&server);
+    check(story, &String::from_utf8_lossy(&nginx.stored("account/42").expect("it is there")));
 }

@@ -1,5 +1,7 @@
 //! What both fences promise, and what it is worth when writers race.
 
+#![allow(clippy::print_stdout, reason = "counts are part of what is shown")]
+
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use leasehold_client::fence::{Fence, MemoryFence, Options, Pass, Refused, Usage};

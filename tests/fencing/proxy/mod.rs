@@ -5,7 +5,7 @@ mod forwarding;
 mod load;
 mod lock;
 mod order;
-mod process;
+pub(crate) mod process;
 mod rule;
 mod scripted;
 mod tokens;

@@ -13,13 +13,13 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How to start a proxy.
-pub(super) struct Builder {
+pub(crate) struct Builder {
     args: Vec<String>,
     service: SocketAddr,
 }
 
 /// A proxy, running or dead, with its data.
-pub(super) struct Proxy {
+pub(crate) struct Proxy {
     builder: Builder,
     home: TempDir,
     running: Option<Running>,
@@ -51,7 +51,7 @@ impl Builder {
     }
 
     #[track_caller]
-    pub(super) fn start(self) -> Proxy {
+    pub(crate) fn start(self) -> Proxy {
         let home = TempDir::new().expect("a temporary directory can be made");
         let mut proxy = Proxy { builder: self, home, running: None };
         proxy.start_again();
@@ -60,13 +60,13 @@ impl Builder {
 }
 
 impl Proxy {
-    pub(super) fn builder(service: &Server, upstream: &str) -> Builder {
+    pub(crate) fn builder(service: &Server, upstream: &str) -> Builder {
         let args = ["--upstream", upstream].map(str::to_owned).to_vec();
         Builder { args, service: service.addr() }
     }
 
     #[track_caller]
-    pub(super) fn addr(&self) -> SocketAddr {
+    pub(crate) fn addr(&self) -> SocketAddr {
         self.running().addr
     }
 
