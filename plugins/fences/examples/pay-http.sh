@@ -15,7 +15,7 @@ fenced() {
 }
 
 # A read with a token is one that seals first.
-before=$(fenced "$account")
+before=$(fenced "$account") || { echo "$before" >&2; exit 1; }
 sleep "$think"
-fenced -X PUT --data-binary $((before + amount)) "$account"
+fenced -X PUT --data-binary $((before + amount)) "$account" >&2
 echo "token $FENCING_TOKEN: $before + $amount = $((before + amount))"
