@@ -155,7 +155,7 @@ fn every_part_of_the_kit_holds_in_every_race() {
     let (report, code) =
         told(&["test", "--postgres", &url, "--rounds", "60", "--isolation", "all"]);
     assert_eq!((&report["verdict"], code), (&"fenced".into(), Some(0)), "{report}");
-    for part in ["guard", "trigger", "conditional", "strict"] {
+    for part in ["guard", "passes", "trigger", "conditional", "strict"] {
         for race in ["paused-holder", "on-the-wire", "updates", "two-seals"] {
             assert_eq!(row(&report, part, race)["rounds"], 60, "{part}, {race}");
         }

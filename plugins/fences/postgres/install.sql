@@ -227,6 +227,13 @@ BEGIN
     END
     $body$;
 
+    -- The guard as a condition of the write, which saves a statement: true, or a refusal. Only for a
+    -- holder that has sealed, as the statement began before the guard could wait for anybody. Plain SQL
+    -- with nothing pinned, so that the planner puts the guard itself in its place.
+    CREATE OR REPLACE FUNCTION leasehold.passes(resource text, token bigint) RETURNS boolean
+    LANGUAGE sql VOLATILE AS
+    'SELECT (leasehold.guard(resource, token) OPERATOR(pg_catalog.>) 0) IS NOT FALSE';
+
     -- Records a token before its holder reads. Answers the highest token before, if there was one. It
     -- does to the fence what a guard does, and is no use of the token in strict mode.
     CREATE OR REPLACE FUNCTION leasehold.seal(resource text, token bigint, mode text)
@@ -453,6 +460,7 @@ BEGIN
     GRANT EXECUTE ON FUNCTION
         leasehold.seal(text, bigint), leasehold.seal(text, bigint, text),
         leasehold.guard(text, bigint), leasehold.guard(text, bigint, boolean, text),
+        leasehold.passes(text, bigint),
         leasehold.highest_token(text), leasehold.version(), leasehold.fenced(), leasehold.misplaced(),
         leasehold.protect(regclass, name, boolean), leasehold.unprotect(regclass) TO PUBLIC;
 END

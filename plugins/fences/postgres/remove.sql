@@ -41,7 +41,7 @@ BEGIN
     DROP VIEW IF EXISTS leasehold.protected;
     FOR one IN
         SELECT p.oid::regprocedure AS call FROM pg_proc AS p
-        WHERE p.pronamespace = 'leasehold'::regnamespace AND p.proname IN ('seal', 'guard', 'highest_token',
+        WHERE p.pronamespace = 'leasehold'::regnamespace AND p.proname IN ('seal', 'guard', 'passes', 'highest_token',
             'version', 'protect', 'unprotect', 'fenced', 'misplaced', 'moved', 'refuse', 'refuse_token', 'check_request')
     LOOP
         EXECUTE format('DROP FUNCTION %s', one.call);

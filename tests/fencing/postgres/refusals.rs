@@ -23,6 +23,24 @@ async fn a_stale_write_is_refused_and_both_tokens_are_named() {
 }
 
 #[tokio::test]
+async fn a_write_can_carry_its_guard() {
+    let (_server, admin) = with_invoices().await;
+    let write = |token: i64| {
+        format!(
+            "UPDATE invoice SET total = {token} WHERE id = 1 AND leasehold.passes('invoice/1', {token})"
+        )
+    };
+    // Also for a resource that was never seen, of which the guard has nothing to answer.
+    for token in [33, 33, 34] {
+        let updated = admin.execute(&write(token), &[]).await.expect("it passes");
+        assert_eq!(updated, 1, "{token}");
+    }
+    let (state, detail) = refused(&admin, &write(33)).await;
+    assert_eq!((state.as_str(), &detail["highest_token"]), ("LH001", &json!(34)));
+    assert_eq!(number(&admin, "SELECT max(total) FROM invoice").await, Some(34));
+}
+
+#[tokio::test]
 async fn an_equal_token_passes_and_a_newer_one_raises_the_highest() {
     let (_server, admin) = installed().await;
     assert_eq!(number(&admin, "SELECT leasehold.guard('a', 34)").await, None);

@@ -37,9 +37,9 @@ trait Store {
 pub(crate) async fn run(args: &Guard) -> anyhow::Result<()> {
     let mut ratios = Vec::new();
     let transactions = postgres::Transactions::start(args).await?;
-    ratios.extend(beside(&transactions, "PostgreSQL, a transaction of one update", args).await?);
+    ratios.extend(beside(&transactions, "PostgreSQL, a read and a write", args).await?);
     let pipelined = postgres::Pipelined(transactions);
-    ratios.extend(beside(&pipelined, "PostgreSQL, the same in one flight", args).await?);
+    ratios.extend(beside(&pipelined, "PostgreSQL, the write alone in one flight", args).await?);
     drop(pipelined);
     let redis = redis::Library::start().await?;
     ratios.extend(beside(&redis, "Redis, one SET", args).await?);

@@ -51,6 +51,8 @@ pub(crate) fn of_the_kit(table: &str, trigger_table: &str) -> Vec<Schema> {
     };
     let trigger =
         ["SET LOCAL leasehold.resource = :resource", "SET LOCAL leasehold.token = :token", WRITE];
+    let passes = "UPDATE {t} SET value = :value \
+         WHERE resource = :resource AND leasehold.passes(:resource, :token)";
     let conditional_seal = "UPDATE {t} SET last_token = :token \
          WHERE resource = :resource AND last_token <= :token";
     let conditional = "UPDATE {t} SET value = :value, last_token = :token \
@@ -60,6 +62,7 @@ pub(crate) fn of_the_kit(table: &str, trigger_table: &str) -> Vec<Schema> {
     let whole = [(Race::Updates, Weight::Judged)];
     let mut schemas = vec![
         kit("guard", &[GUARD, WRITE], parts),
+        kit("passes", &[passes], parts),
         built("trigger", trigger_table, &[SEAL], &trigger, parts, &judged(false)),
         built("conditional", table, &[conditional_seal], &[conditional], parts, &judged(false)),
         built("strict", table, &[SEAL], &strict, parts, &judged(true)),

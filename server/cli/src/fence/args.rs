@@ -155,6 +155,7 @@ fn test(command: Command) -> Command {
             many("only", "PART", "Only this part of what is installed; may be repeated")
                 .value_parser([
                     "guard",
+                    "passes",
                     "trigger",
                     "conditional",
                     "strict",

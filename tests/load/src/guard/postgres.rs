@@ -1,5 +1,6 @@
-//! One `UPDATE` beside the same one after a guard, and on a table in trigger mode: each in a
-//! transaction, statement after statement or all in one flight.
+//! A read and a write of one row, as a holder makes them, beside the same with a guard: as a
+//! condition of the write, as a statement of its own, and on a table in trigger mode. And the write
+//! alone, all in one flight, of which a guard is the largest part that it can be of anything.
 
 use anyhow::Context as _;
 use leasehold_harness::postgres::Postgres;
@@ -22,6 +23,7 @@ pub(super) struct Transactions {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Way {
     Plain,
+    Passes,
     Guard,
     Trigger,
 }
@@ -31,6 +33,7 @@ impl Way {
     fn table(self) -> &'static str {
         match self {
             Self::Plain => "plain",
+            Self::Passes => "passed",
             Self::Guard => "guarded",
             Self::Trigger => "protected",
         }
@@ -45,7 +48,7 @@ impl Transactions {
         let store = Self { server };
         let client = store.connect().await?;
         client.batch_execute(KIT).await.context("install the kit")?;
-        for way in [Way::Plain, Way::Guard, Way::Trigger] {
+        for (_, way) in Self::WAYS {
             let table = way.table();
             client
                 .batch_execute(&format!(
@@ -70,13 +73,17 @@ impl Store for Transactions {
     type Way = Way;
     type Writer = Transaction;
 
-    const WAYS: &[(&str, Way)] =
-        &[("plain", Way::Plain), ("guard", Way::Guard), ("trigger", Way::Trigger)];
+    const WAYS: &[(&str, Way)] = &[
+        ("plain", Way::Plain),
+        ("passes", Way::Passes),
+        ("guard", Way::Guard),
+        ("trigger", Way::Trigger),
+    ];
 
     async fn open(&self, way: Way, connection: usize) -> anyhow::Result<Transaction> {
         let client = self.connect().await?;
         let fence = match way {
-            Way::Plain => None,
+            Way::Plain | Way::Passes => None,
             Way::Guard => Some("SELECT leasehold.guard($1, $2)"),
             Way::Trigger => Some(
                 "SELECT set_config('leasehold.resource', $1, true),
@@ -87,36 +94,61 @@ impl Store for Transactions {
             Some(text) => Some(client.prepare(text).await?),
             None => None,
         };
-        let update = format!("UPDATE {} SET amount = amount + 1 WHERE id = $1", way.table());
+        let table = way.table();
+        let condition = match way {
+            Way::Passes => "leasehold.passes($2, $3)",
+            // The same parameters for all.
+            _ => "$2::text IS NOT NULL AND $3::bigint IS NOT NULL",
+        };
+        let read = client.prepare(&format!("SELECT amount FROM {table} WHERE id = $1")).await?;
+        let update = format!("UPDATE {table} SET amount = $4 WHERE id = $1 AND {condition}");
         let update = client.prepare(&update).await?;
-        let resource = format!("invoice/{}/{connection}", way.table());
-        Ok(Transaction { client, fence, update, resource, id: connection as i32 })
+        let resource = format!("invoice/{table}/{connection}");
+        Ok(Transaction { client, fence, read, update, resource, id: connection as i32 })
     }
 }
 
-/// Statement after statement, as most applications do.
+/// Statement after statement, as most applications do, but for a guard, which goes with `BEGIN`.
 pub(super) struct Transaction {
     client: Client,
     fence: Option<Statement>,
+    read: Statement,
     update: Statement,
     resource: String,
     id: i32,
 }
 
+impl Transaction {
+    async fn begin(&self) -> anyhow::Result<()> {
+        let begin = self.client.batch_execute("BEGIN");
+        match &self.fence {
+            Some(fence) => {
+                let parameters: [&(dyn ToSql + Sync); 2] = [&self.resource, &TOKEN];
+                let guard = self.client.query(fence, &parameters);
+                tokio::try_join!(biased; begin, guard)?;
+            }
+            None => begin.await?,
+        }
+        Ok(())
+    }
+
+    async fn update(&self, amount: i64) -> Result<u64, tokio_postgres::Error> {
+        self.client.execute(&self.update, &[&self.id, &self.resource, &TOKEN, &amount]).await
+    }
+}
+
 impl Writer for Transaction {
     async fn write(&mut self) -> anyhow::Result<()> {
-        self.client.batch_execute("BEGIN").await?;
-        if let Some(fence) = &self.fence {
-            self.client.query(fence, &[&self.resource, &TOKEN]).await?;
-        }
-        let updated = self.client.execute(&self.update, &[&self.id]).await?;
+        self.begin().await?;
+        let amount: i64 = self.client.query_one(&self.read, &[&self.id]).await?.get(0);
+        let updated = self.update(amount + 1).await?;
         anyhow::ensure!(updated == 1, "{updated} rows instead of one");
         Ok(self.client.batch_execute("COMMIT").await?)
     }
 }
 
-/// The same server and the same statements, sent together: a guard that refuses makes the update
-/// after it fail as well, so nothing has to wait for its answer.
+/// The same without the read, sent together: a guard that refuses makes the update after it fail as
+/// well, so nothing has to wait for its answer.
 pub(super) struct Pipelined(pub(super) Transactions);
 
 impl Store for Pipelined {
@@ -125,6 +157,7 @@ impl Store for Pipelined {
 
     const WAYS: &[(&str, Way)] = &[
         ("plain-pipelined", Way::Plain),
+        ("passes-pipelined", Way::Passes),
         ("guard-pipelined", Way::Guard),
         ("trigger-pipelined", Way::Trigger),
     ];
@@ -138,21 +171,13 @@ pub(super) struct Flight(Transaction);
 
 impl Writer for Flight {
     async fn write(&mut self) -> anyhow::Result<()> {
-        let Transaction { client, fence, update, resource, id } = &self.0;
-        let guard = async {
-            match fence {
-                Some(fence) => client.query(fence, &[resource, &TOKEN]).await.map(drop),
-                None => Ok(()),
-            }
-        };
-        let row: [&(dyn ToSql + Sync); 1] = [id];
+        let one = &self.0;
         // Sent in this order, as each is sent when it is first polled.
-        let ((), (), updated, ()) = tokio::try_join!(
+        let ((), updated, ()) = tokio::try_join!(
             biased;
-            client.batch_execute("BEGIN"),
-            guard,
-            client.execute(update, &row),
-            client.batch_execute("COMMIT"),
+            one.begin(),
+            async { Ok(one.update(1).await?) },
+            async { Ok(one.client.batch_execute("COMMIT").await?) },
         )?;
         anyhow::ensure!(updated == 1, "{updated} rows instead of one");
         Ok(())
