@@ -4,6 +4,7 @@ use super::scripted::Scripted;
 use super::{begin_put, put, service, trusting};
 use leasehold_harness::eventually;
 use leasehold_harness::nginx::Nginx;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -69,15 +70,12 @@ fn a_stop_lets_what_is_under_way_end() {
     let mut client = begin_put(&proxy, "/a", "r", 33);
     let mut link = upstream.accept();
     link.request();
-    let answering = std::thread::spawn(move || {
-        // Long enough that the signal is there first, on any machine that runs at all.
-        std::thread::sleep(Duration::from_millis(300));
-        link.answer("201 Created", "");
-        link
-    });
-    assert!(proxy.stop().success());
+    proxy.ask_to_stop();
+    let addr = proxy.addr();
+    eventually("nobody new is let in", || TcpStream::connect(addr).is_err());
+    link.answer("201 Created", "");
     assert_eq!(client.finish().status, 201);
-    drop(answering.join());
+    assert!(proxy.ended().success());
 }
 
 #[test]

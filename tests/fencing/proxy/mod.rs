@@ -1,5 +1,6 @@
 //! `leasehold fence-proxy` before a real nginx, and before an upstream that does what it is told.
 
+mod bounds;
 mod crash;
 mod forwarding;
 mod load;

@@ -105,7 +105,18 @@ impl Proxy {
     /// Asks it to stop and waits until it has.
     #[track_caller]
     pub(super) fn stop(&mut self) -> ExitStatus {
+        self.ask_to_stop();
+        self.ended()
+    }
+
+    #[track_caller]
+    pub(super) fn ask_to_stop(&self) {
         process::signal(self.pid(), Signal::TERM);
+    }
+
+    /// Waits until it has ended.
+    #[track_caller]
+    pub(super) fn ended(&mut self) -> ExitStatus {
         let mut running = self.running.take().expect("it runs");
         within(PATIENCE, "the proxy exits", || {
             running.child.try_wait().expect("the process is ours")

@@ -18,26 +18,42 @@ pub struct Nginx {
     child: Child,
     home: TempDir,
     addr: SocketAddr,
+    scheme: &'static str,
 }
 
 impl Nginx {
     /// Starts it on a free port and waits until it answers.
     #[track_caller]
     pub fn start() -> Self {
+        Self::start_as("http")
+    }
+
+    /// The same behind TLS, with a certificate that only [`Nginx::authority`] vouches for.
+    #[track_caller]
+    pub fn start_tls() -> Self {
+        Self::start_as("https")
+    }
+
+    #[track_caller]
+    fn start_as(scheme: &'static str) -> Self {
         // Between finding a free port and listening on it somebody else may take it.
         for _ in 0..10 {
-            if let Some(nginx) = Self::try_start(free_port()) {
+            if let Some(nginx) = Self::try_start(free_port(), scheme) {
                 return nginx;
             }
         }
         panic!("nginx did not start on any of ten free ports");
     }
 
-    fn try_start(port: u16) -> Option<Self> {
+    fn try_start(port: u16, scheme: &'static str) -> Option<Self> {
         let home = TempDir::new().expect("a temporary directory can be made");
         let root = home.path().display().to_string();
         fs::create_dir(home.path().join("files")).expect("a directory can be made");
-        fs::write(home.path().join("nginx.conf"), configuration(&root, port)).expect("it fits");
+        fs::write(home.path().join("nginx.conf"), configuration(&root, port, scheme))
+            .expect("it fits");
+        if scheme == "https" {
+            certify(&home);
+        }
         let child = Command::new("nginx")
             .args(["-e", "error.log", "-p", &root, "-c", "nginx.conf"])
             .stdin(Stdio::null())
@@ -46,7 +62,7 @@ impl Nginx {
             .spawn()
             .unwrap_or_else(|error| panic!("nginx is needed for this test: {error}"));
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut nginx = Self { child, home, addr };
+        let mut nginx = Self { child, home, addr, scheme };
         let up = within(START_PATIENCE, "nginx answers or exits", || {
             if nginx.child.try_wait().expect("the process is ours").is_some() {
                 return Some(false);
@@ -63,7 +79,12 @@ impl Nginx {
 
     /// For whoever is told of it by URL.
     pub fn url(&self) -> String {
-        format!("http://{}", self.addr)
+        format!("{}://{}", self.scheme, self.addr)
+    }
+
+    /// Who vouches for its certificate, in PEM.
+    pub fn authority(&self) -> PathBuf {
+        self.home.path().join("certificate.pem")
     }
 
     /// Where it keeps what is put under `/name`.
@@ -86,7 +107,13 @@ impl Drop for Nginx {
 }
 
 /// One process, everything in its own directory, nothing written to a log.
-fn configuration(root: &str, port: u16) -> String {
+fn configuration(root: &str, port: u16, scheme: &str) -> String {
+    let tls = match scheme {
+        "https" => format!(
+            "ssl; ssl_certificate {root}/certificate.pem; ssl_certificate_key {root}/key.pem"
+        ),
+        _ => String::new(),
+    };
     let temp = |name: &str| format!("{name}_temp_path {root}/{name};");
     let temps = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(temp).join("\n  ");
     format!(
@@ -100,7 +127,7 @@ http {{
   absolute_redirect off;
   {temps}
   server {{
-    listen 127.0.0.1:{port} backlog=4096;
+    listen 127.0.0.1:{port} backlog=4096 {tls};
     root {root}/files;
     location / {{
       dav_methods PUT DELETE MKCOL COPY MOVE;
@@ -110,6 +137,27 @@ http {{
 }}
 "
     )
+}
+
+/// A certificate for the loopback address that signs for itself.
+fn certify(home: &TempDir) {
+    let openssl = Command::new("openssl")
+        .current_dir(home.path())
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+        ])
+        .args(["-keyout", "key.pem", "-out", "certificate.pem", "-days", "2"])
+        .args(["-subj", "/CN=store", "-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .output()
+        .expect("openssl is needed for this test");
+    assert!(openssl.status.success(), "{}", String::from_utf8_lossy(&openssl.stderr));
 }
 
 fn free_port() -> u16 {

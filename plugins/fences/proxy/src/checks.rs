@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -29,6 +30,8 @@ pub(crate) struct Checks {
     /// Those who ask the same at the same time share one answer.
     asked: Mutex<HashMap<Shown, WeakShared<Asked>>>,
     metrics: Arc<Metrics>,
+    /// How long a question may wait for its turn, and then for its answer.
+    within: Duration,
 }
 
 impl Checks {
@@ -38,6 +41,7 @@ impl Checks {
             on,
             suspect_below: AtomicU64::new(0),
             places: Arc::new(Semaphore::new(limits.checks_max)),
+            within: limits.check_timeout,
             asked: Mutex::default(),
             metrics: Arc::clone(metrics),
         }
@@ -86,6 +90,7 @@ impl Checks {
         let question = ask(
             self.client.clone(),
             Arc::clone(&self.places),
+            self.within,
             shown.clone(),
             Arc::clone(&self.metrics),
         );
@@ -100,25 +105,33 @@ impl Checks {
 async fn ask(
     client: Client,
     places: Arc<Semaphore>,
+    within: Duration,
     shown: Shown,
     metrics: Arc<Metrics>,
 ) -> Result<(), Problem> {
-    // Never closed.
-    let _place = places.acquire_owned().await;
-    let checked = client.fence_check(&shown.resource, shown.token).await;
-    let verdict = match checked {
-        Ok(checked) => judge(&shown, checked.highest_token),
-        Err(error) => {
-            let detail = format!(
-                "the service could not be asked about the token, and nothing was written: {error}"
-            );
-            let problem =
-                Problem::about(Code::CheckUnavailable, &shown.resource, shown.token, detail);
-            Err(problem.retry_after(error.retry_after().unwrap_or(AGAIN)))
+    // Never closed, so it is late or there.
+    let verdict = match timeout(within, places.acquire_owned()).await {
+        Err(_) => {
+            let why = format!("too many others were asked about for {} ms", within.as_millis());
+            Err(unavailable(&shown, &why).retry_after(AGAIN))
+        }
+        Ok(_place) => {
+            let _asking = metrics.asking();
+            match client.fence_check(&shown.resource, shown.token).await {
+                Ok(checked) => judge(&shown, checked.highest_token),
+                Err(error) => Err(unavailable(&shown, &error.to_string())
+                    .retry_after(error.retry_after().unwrap_or(AGAIN))),
+            }
         }
     };
     metrics.checked(verdict.as_ref().err().map_or("good", |problem| problem.code.as_str()));
     verdict
+}
+
+fn unavailable(shown: &Shown, why: &str) -> Problem {
+    let detail =
+        format!("the service could not be asked about the token, and nothing was written: {why}");
+    Problem::about(Code::CheckUnavailable, &shown.resource, shown.token, detail)
 }
 
 fn judge(shown: &Shown, highest: Option<u64>) -> Result<(), Problem> {

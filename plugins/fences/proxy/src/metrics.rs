@@ -18,6 +18,7 @@ pub(crate) struct Metrics {
     connections: IntGauge,
     settling: IntGauge,
     checks: IntCounterVec,
+    asking: IntGauge,
     durations: Histogram,
     ready: IntGauge,
     fence: IntGaugeVec,
@@ -75,6 +76,13 @@ impl Metrics {
                     &["verdict"],
                 ),
             )?,
+            asking: kept(
+                &registry,
+                IntGauge::with_opts(of(
+                    "checks_in_flight",
+                    "Tokens that the service is being asked about.",
+                )),
+            )?,
             durations: kept(&registry, Histogram::with_opts(seconds))?,
             ready: kept(
                 &registry,
@@ -118,6 +126,11 @@ impl Metrics {
         self.checks.with_label_values(&[verdict]).inc();
     }
 
+    pub(crate) fn asking(&self) -> Counted {
+        self.asking.inc();
+        Counted(self.asking.clone())
+    }
+
     pub(crate) fn took(&self, since: std::time::Instant) {
         self.durations.observe(since.elapsed().as_secs_f64());
     }
@@ -141,6 +154,7 @@ impl Metrics {
             ("waiting", fence.waiting),
             ("resources", fence.resources),
             ("floor", fence.floor),
+            ("folded", fence.folded),
             ("stale_refused", fence.stale),
             ("timed_out", fence.timed_out),
             ("full", fence.full),
