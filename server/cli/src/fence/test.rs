@@ -176,7 +176,7 @@ fn table(rows: &[Row]) -> Table {
         "RETRIED",
         "GOT THROUGH",
         "HOLDER REFUSED",
-        "",
+        "OUTCOME",
     ]);
     for row in rows {
         table.row([
