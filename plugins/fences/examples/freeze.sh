@@ -7,8 +7,10 @@
 # before anybody is awake who could stop it.
 set -eu
 exec=$1
-guardian=$(pgrep -P "$exec")
-job=$(pgrep -P "$guardian")
+if ! guardian=$(pgrep -P "$exec") || ! job=$(pgrep -P "$guardian"); then
+    echo "freeze.sh: no job below process $exec: is it \`leasehold exec\`, and still running?" >&2
+    exit 1
+fi
 
 running() {
     case $(ps -o stat= -p "$job") in '' | Z*) return 1 ;; esac
