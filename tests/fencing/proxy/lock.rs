@@ -25,11 +25,11 @@ fn a_second_proxy_is_refused_and_told_who_was_first() {
 fn a_killed_proxy_comes_back_to_its_own_lock_at_once() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1h").start();
-    let before = holder(&service, &nginx);
+    let before = holder(&service, &nginx.url());
     proxy.kill9();
     // Waiting for the lock to end would take an hour.
     proxy.start_again();
-    assert_eq!(holder(&service, &nginx), before);
+    assert_eq!(holder(&service, &nginx.url()), before);
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn an_orderly_stop_gives_the_lock_back() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1h").start();
     assert!(proxy.stop().success());
-    assert_eq!(holder(&service, &nginx), None);
+    assert_eq!(holder(&service, &nginx.url()), None);
 }
 
 #[test]
@@ -76,26 +76,61 @@ fn a_lock_that_was_taken_away_is_got_again() {
         .flag("--lock-ttl", "2s")
         .flag("--upstream-settle", "1ms")
         .start();
-    let (resource, token) = (lock(&nginx), holder(&service, &nginx).expect("it is held"));
+    take_away(&service, &nginx.url());
+    eventually("it is ready", || proxy.ops("/readyz").status == 200);
+    assert_eq!(begin_put(&proxy, "/a", "r", 33).finish().status, 201);
+}
+
+/// Another proxy may have stood before the upstream while it waited.
+#[test]
+fn a_write_that_waited_while_the_lock_was_lost_is_not_begun_under_the_next_one() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--lock-ttl", "2s")
+        .flag("--upstream-settle", "1s")
+        .flag("--wait-max", "60s")
+        .start();
+    let mut older = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    let mut newer = begin_put(&proxy, "/b", "r", 34);
+    eventually("the newer one waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
+    take_away(&service, &upstream.url());
+    link.closed();
+    older.finish().problem(503, "not_ready");
+    newer.finish().problem(503, "not_ready");
+    if let Some(mut link) = upstream.try_accept() {
+        // It had connected by then, and sent nothing.
+        assert_eq!(link.rest(), b"");
+    }
+    eventually("it is ready", || proxy.ops("/readyz").status == 200);
+    let mut again = begin_put(&proxy, "/b", "r", 34);
+    let mut link = upstream.accept();
+    link.request();
+    link.answer("201 Created", "");
+    assert_eq!(again.finish().status, 201);
+}
+
+/// Ends the proxy's grant by force, and waits until it has got another one.
+fn take_away(service: &leasehold_harness::Server, upstream: &str) {
+    let (resource, token) = (lock(upstream), holder(service, upstream).expect("it is held"));
     let body = leasehold_harness::json!({
         "resource": resource, "token": token, "reason": "a test", "when": "now"
     });
     let forced = service.client().post("/v1/lock/force-release", &body);
     assert_eq!(forced.status, 200, "{forced}");
     eventually("it holds another grant", || {
-        holder(&service, &nginx).is_some_and(|now| now > token)
+        holder(service, upstream).is_some_and(|now| now > token)
     });
-    eventually("it is ready", || proxy.ops("/readyz").status == 200);
-    assert_eq!(begin_put(&proxy, "/a", "r", 33).finish().status, 201);
 }
 
-fn lock(nginx: &Nginx) -> String {
-    format!("fence-proxy/{}", nginx.url())
+fn lock(upstream: &str) -> String {
+    format!("fence-proxy/{upstream}")
 }
 
 /// The token of the proxy's lock, if it is held.
-fn holder(service: &leasehold_harness::Server, nginx: &Nginx) -> Option<u64> {
-    let resource = leasehold_harness::encode(&lock(nginx));
+fn holder(service: &leasehold_harness::Server, upstream: &str) -> Option<u64> {
+    let resource = leasehold_harness::encode(&lock(upstream));
     let mut client: Client = service.client();
     client.get(&format!("/v1/lock?resource={resource}")).ok()["holders"][0]["token"].as_u64()
 }

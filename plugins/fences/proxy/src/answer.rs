@@ -2,8 +2,8 @@
 
 use crate::answering::Answering;
 use crate::checks::Checks;
-use crate::exchange::{Cut, Exchange, Write};
-use crate::gate::Gate;
+use crate::exchange::{Cut, Exchange, Seat, Seats, Write};
+use crate::gate::{Entry, Gate};
 use crate::headers::{self, Seen};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
@@ -42,9 +42,18 @@ pub(crate) struct Answerer {
     pub(crate) fence: RedbFence,
     pub(crate) checks: Checks,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) seats: Seats,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) authority: String,
     pub(crate) metrics: Arc<Metrics>,
+}
+
+/// What a request was let in with.
+#[derive(Debug, Default)]
+struct LetIn {
+    /// Under which tenure of the lock, where that matters.
+    entry: Option<Entry>,
+    write: Option<(Pass, Seat)>,
 }
 
 impl Answerer {
@@ -88,10 +97,10 @@ impl Answerer {
     ) -> Result<Response<Answering>, Problem> {
         let origin = Origin::of(head, &self.authority)?;
         let demand = self.rules.demand(head)?;
-        let pass = match &demand {
-            Demand::Nothing => None,
-            Demand::Seal(shown) => self.seal(shown).await.map(|()| None)?,
-            Demand::Write(shown) => Some(self.admit(shown).await?),
+        let let_in = match &demand {
+            Demand::Nothing => LetIn::default(),
+            Demand::Seal(shown) => self.seal(shown).await?,
+            Demand::Write(shown) => self.admit(shown).await?,
         };
         let shown = match &demand {
             Demand::Nothing => None,
@@ -105,24 +114,25 @@ impl Answerer {
         let Some(body) = body.take() else {
             return Err(Problem::new(Code::InvalidRequest, "no body"));
         };
-        self.exchange(sent, body, pass).await
+        self.exchange(sent, body, let_in).await
     }
 
     /// Lets a write through, and nothing of it before: stale tokens first, for they are refused
     /// whatever else is wrong; then those that nobody issued; then it waits for older writes.
-    async fn admit(&self, shown: &Shown) -> Result<Pass, Problem> {
-        self.gate.pass()?;
+    async fn admit(&self, shown: &Shown) -> Result<LetIn, Problem> {
+        let entry = self.gate.pass()?;
         self.examine(shown).await?;
+        let seat = self.seats.take().ok_or_else(no_seat)?;
         let pass = self.fence.admit(&shown.resource, shown.token, self.usage).await;
-        pass.map_err(refused)
+        Ok(LetIn { entry: Some(entry), write: Some((pass.map_err(refused)?, seat)) })
     }
 
     /// Records the token of a reader who is going to write: what it reads stays what it read.
-    async fn seal(&self, shown: &Shown) -> Result<(), Problem> {
-        self.gate.pass()?;
+    async fn seal(&self, shown: &Shown) -> Result<LetIn, Problem> {
+        let entry = self.gate.pass()?;
         self.examine(shown).await?;
-        let sealed = self.fence.seal(&shown.resource, shown.token).await;
-        sealed.map(drop).map_err(refused)
+        self.fence.seal(&shown.resource, shown.token).await.map_err(refused)?;
+        Ok(LetIn { entry: Some(entry), write: None })
     }
 
     async fn examine(&self, shown: &Shown) -> Result<(), Problem> {
@@ -140,14 +150,14 @@ impl Answerer {
         &self,
         sent: Request<()>,
         body: Incoming,
-        pass: Option<Pass>,
+        let_in: LetIn,
     ) -> Result<Response<Answering>, Problem> {
         let settle = self.limits.upstream_settle;
         let ends = Instant::now() + self.limits.write_max;
-        let write = pass.map(|pass| Write { pass, settle, ends });
+        let write = let_in.write.map(|(pass, seat)| Write { pass, seat, settle, ends });
         let exchange = Exchange::new(write, &self.metrics);
         let body = Outgoing::new(body, &exchange, self.limits.client_timeout);
-        let sending = self.send(sent.map(|()| body), Arc::clone(&exchange));
+        let sending = self.send(sent.map(|()| body), Arc::clone(&exchange), let_in.entry);
         let got =
             if exchange.is_write() { without_its_client(sending).await } else { sending.await };
         got.map_err(|failure| failed(failure, &exchange))
@@ -157,12 +167,13 @@ impl Answerer {
         &self,
         sent: Request<Outgoing>,
         exchange: Arc<Exchange>,
+        entry: Option<Entry>,
     ) -> impl Future<Output = Result<Response<Answering>, Failure>> + use<> {
         let (upstream, gate) = (Arc::clone(&self.upstream), Arc::clone(&self.gate));
         let patience = self.limits.upstream_timeout;
         let of_head = sent.method() == Method::HEAD;
         async move {
-            let (answer, line) = upstream.send(sent, &exchange, &gate).await?;
+            let (answer, line) = upstream.send(sent, &exchange, &gate, entry).await?;
             let (mut head, body) = answer.into_parts();
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
                 let detail = "it switches protocols, which nobody has asked for";
@@ -194,6 +205,12 @@ impl Answerer {
         );
         problem.answer(&trace_id).map(|body| Either::Left(Full::new(body)))
     }
+}
+
+fn no_seat() -> Problem {
+    let detail = "as many writes are under way or settling as may be (--connections-max): nothing \
+                  was written";
+    Problem::new(Code::Overloaded, detail).retry_after(Duration::from_secs(1))
 }
 
 /// Goes on when the client goes away: what was sent whole is answered sooner than it settles.

@@ -12,7 +12,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until};
+
+/// What tokio's semaphore can count, and more than there are descriptors.
+const SEATS_MAX: u32 = 1 << 20;
 
 /// Why an exchange was cut on this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +31,49 @@ pub(crate) enum Cut {
     NotReady,
 }
 
+/// How many writes there may be at a time, with those whose client has gone and those that settle.
+#[derive(Debug, Clone)]
+pub(crate) struct Seats {
+    all: Arc<Semaphore>,
+    under_way: Arc<Semaphore>,
+    max: u32,
+}
+
+/// The seat of a write.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// Until it is over, or has settled.
+    kept: OwnedSemaphorePermit,
+    /// Until its connection has ended.
+    under_way: OwnedSemaphorePermit,
+}
+
+impl Seats {
+    pub(crate) fn new(max: usize) -> Self {
+        let max = u32::try_from(max).unwrap_or(u32::MAX).min(SEATS_MAX);
+        let seats = || Arc::new(Semaphore::new(max as usize));
+        Self { all: seats(), under_way: seats(), max }
+    }
+
+    /// Nothing if all are taken.
+    pub(crate) fn take(&self) -> Option<Seat> {
+        let kept = Arc::clone(&self.all).try_acquire_owned().ok()?;
+        let under_way = Arc::clone(&self.under_way).try_acquire_owned().ok()?;
+        Some(Seat { kept, under_way })
+    }
+
+    /// Resolves once no write is under way.
+    pub(crate) async fn left(&self) {
+        // Never closed.
+        let _ = self.under_way.acquire_many(self.max).await;
+    }
+}
+
 /// A write, and what it needs in order to be over.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) pass: Pass,
+    pub(crate) seat: Seat,
     pub(crate) settle: Duration,
     /// No write takes longer.
     pub(crate) ends: Instant,
@@ -154,9 +197,11 @@ impl Drop for Exchange {
             return;
         }
         let settling = self.metrics.settling();
+        let Write { pass, seat: Seat { kept, under_way }, settle, .. } = write;
+        drop(under_way);
         drop(self.runtime.spawn(async move {
-            sleep(write.settle).await;
-            drop((write.pass, settling));
+            sleep(settle).await;
+            drop((pass, kept, settling));
         }));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::answer::Answerer;
 use crate::checks::Checks;
+use crate::exchange::Seats;
 use crate::gate::Gate;
 use crate::home::Home;
 use crate::metrics::Metrics;
@@ -74,6 +75,7 @@ impl Proxy {
             fence,
             checks,
             gate,
+            seats: Seats::new(limits.connections_max),
             upstream: Arc::new(upstream),
             authority: settings.upstream.authority(),
             metrics,
@@ -131,7 +133,11 @@ impl Proxy {
     /// token passes.
     pub async fn stop(self) -> Stopped {
         self.stop.send_replace(true);
-        let drained = self.door.await.unwrap_or(false);
+        let patience = tokio::time::Instant::now() + self.answerer.limits.drain;
+        let mut drained = self.door.await.unwrap_or(false);
+        // Writes go on without their clients.
+        let left = tokio::time::timeout_at(patience, self.answerer.seats.left());
+        drained &= left.await.is_ok();
         drop(self.part);
         let guard = self.keeper.await.ok().flatten();
         if let Some(ops) = self.ops {

@@ -1,7 +1,7 @@
 //! Connections to the upstream: made, kept for a moment, used again.
 
 use crate::exchange::Exchange;
-use crate::gate::Gate;
+use crate::gate::{Entry, Gate};
 use crate::line::Line;
 use crate::outgoing::Outgoing;
 use crate::problem::Problem;
@@ -84,13 +84,14 @@ impl Upstream {
         Self { target, connector, http, times, kept: Mutex::default(), cut }
     }
 
-    /// Sends a request, unless the gate has closed by then. A kept connection may have been
+    /// Sends a request, unless the gate has closed since it came in. A kept connection may have been
     /// closed by the other side at the same moment; what was not sent on it is sent on another.
     pub(crate) async fn send(
         &self,
         mut request: Request<Outgoing>,
         exchange: &Arc<Exchange>,
         gate: &Gate,
+        entry: Option<Entry>,
     ) -> Result<(Response<Incoming>, Line), Failure> {
         loop {
             let mut line = match self.kept() {
@@ -99,8 +100,8 @@ impl Upstream {
             };
             line.carry(exchange);
             // Between here and sending nothing waits: whoever closes the gate later cuts the line.
-            if exchange.is_write() {
-                gate.pass().map_err(Failure::Closed)?;
+            if let Some(entry) = entry {
+                gate.still(entry).map_err(Failure::Closed)?;
             }
             exchange.begin();
             let sending = line.sender.try_send_request(request);
