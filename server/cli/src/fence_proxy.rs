@@ -216,8 +216,15 @@ fn run(given: &ArgMatches) -> Result<ExitCode, Failure> {
         };
         say(given, &proxy, &dir);
         stop_signal().await;
-        if proxy.stop().await == Stopped::Unclean {
-            complain("stopped while writes were in flight: the next start waits for them");
+        match proxy.stop().await {
+            Stopped::Clean => {}
+            Stopped::Settling => complain(
+                "stopped before the writes from before its start had settled: the next start waits \
+                 for them",
+            ),
+            Stopped::Unclean => {
+                complain("stopped while writes were in flight: the next start waits for them");
+            }
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -231,6 +238,7 @@ fn not_started(error: StartError) -> Result<ExitCode, Failure> {
         }
         StartError::Service(error) => Err((*error).into()),
         StartError::Setting(detail) => Err(Failure::Usage(detail)),
+        error @ StartError::OtherUpstream { .. } => Err(Failure::Usage(error.to_string())),
         other => Err(Failure::Local(other.to_string())),
     }
 }

@@ -18,7 +18,7 @@ fn killed_between_persisting_and_forwarding_it_still_refuses_the_older_token() {
     link.request();
     // 34 is recorded, and not forwarded: the older write is in flight.
     let _newer = begin_put(&proxy, "/newer", "r", 34);
-    eventually("the newer write waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
+    eventually("34 is recorded", || proxy.metric("fence{what=\"raises\"}") == 2.0);
     proxy.kill9();
     link.closed();
     let died = Instant::now();
@@ -96,4 +96,28 @@ fn a_successor_on_another_directory_trusts_nobody_from_before() {
     // Nothing is known of what was in flight, so every token is a newer one.
     assert_eq!(begin_put(&proxy, "/a", "r", 34).finish().status, 204);
     assert!(began.elapsed() >= Duration::from_secs(1), "it passed after {:?}", began.elapsed());
+
+    // It is told once, with what is to be done.
+    let warning = "had another data directory";
+    let said = proxy.said();
+    assert!(said.contains(warning) && said.contains("--check-tokens on"), "{said}");
+    proxy.kill9();
+    proxy.start_again();
+    assert!(!proxy.said().contains(warning), "{}", proxy.said());
+}
+
+#[test]
+fn a_stop_before_all_has_settled_says_so_and_speaks_of_no_writes_of_its_own() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--upstream-settle", "1h").start();
+    proxy.kill9();
+    proxy.start_again();
+    assert!(proxy.stop().success());
+    let said = proxy.said();
+    assert!(said.contains("before the writes from before its start had settled"), "{said}");
+    assert!(!said.contains("in flight"), "{said}");
+    // The next one waits as well: nothing is known better.
+    proxy.set("--wait-max", "100ms");
+    proxy.start_again();
+    begin_put(&proxy, "/a", "r", 34).finish().problem(503, "older_in_flight");
 }

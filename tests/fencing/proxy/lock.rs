@@ -22,6 +22,55 @@ fn a_second_proxy_is_refused_and_told_who_was_first() {
 }
 
 #[test]
+fn a_second_proxy_on_the_same_directory_is_refused_as_well() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = trusting(&service, &nginx.url()).start();
+    let refused = proxy.twin();
+    assert_eq!(refused.status.code(), Some(75), "{}", refused.output);
+    assert!(
+        refused.output.contains("another proxy runs on this data directory"),
+        "{}",
+        refused.output
+    );
+    assert!(refused.output.contains("/fence-proxy-"), "{}", refused.output);
+    assert_eq!(begin_put(&proxy, "/a", "r", 1).finish().status, 201);
+}
+
+#[test]
+fn a_directory_stays_with_its_upstream() {
+    let (service, first, other) = (service(), Nginx::start(), Nginx::start());
+    let mut proxy = trusting(&service, &first.url()).start();
+    assert_eq!(begin_put(&proxy, "/a", "r", 34).finish().status, 201);
+    assert!(proxy.stop().success());
+    proxy.set("--upstream", &other.url());
+    let refused = proxy.try_start_again().expect_err("the tokens of another upstream");
+    assert_eq!(refused.status.code(), Some(64), "{}", refused.output);
+    let belongs = format!("belongs to the upstream {}", first.url());
+    assert!(refused.output.contains(&belongs), "{}", refused.output);
+    // The same storage at another address keeps its name, and so its tokens.
+    proxy.set("--upstream-name", &first.url());
+    proxy.start_again();
+    begin_put(&proxy, "/a", "r", 33).finish().problem(412, "stale_token");
+    assert_eq!(begin_put(&proxy, "/a", "r", 34).finish().status, 201);
+}
+
+#[test]
+fn the_ttl_of_the_lock_can_be_changed_at_every_start() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "30m").start();
+    let before = holder(&service, &nginx);
+    proxy.kill9();
+    proxy.set("--lock-ttl", "40m");
+    proxy.start_again();
+    assert_eq!(holder(&service, &nginx), before, "it is found again");
+    assert_eq!(proxy.ops("/readyz").status, 200);
+    assert!(proxy.stop().success());
+    proxy.set("--lock-ttl", "50m");
+    proxy.start_again();
+    assert!(holder(&service, &nginx) > before);
+}
+
+#[test]
 fn a_killed_proxy_comes_back_to_its_own_lock_at_once() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1h").start();

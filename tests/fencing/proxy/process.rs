@@ -148,6 +148,30 @@ impl Proxy {
         }
     }
 
+    /// Starts another one on the same data directory, which must not succeed.
+    #[track_caller]
+    pub(super) fn twin(&self) -> Refused {
+        let output = self.home.path().join("twin.log");
+        match Running::start(&self.builder, &self.home.path().join("data"), &output) {
+            Ok(_) => panic!("a second proxy started"),
+            Err(refused) => refused,
+        }
+    }
+
+    /// Changes a flag for the next start.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        let args = &mut self.builder.args;
+        match args.iter().position(|arg| arg == name) {
+            Some(at) => value.clone_into(&mut args[at + 1]),
+            None => args.extend([name.to_owned(), value.to_owned()]),
+        }
+    }
+
+    /// What the one that runs has said, or the one that ran last.
+    pub(super) fn said(&self) -> String {
+        said(&self.home.path().join("output.log"))
+    }
+
     /// Moves on to another data directory, as a new machine would.
     pub(super) fn forget(&mut self) {
         fs::remove_dir_all(self.home.path().join("data")).expect("it is there");

@@ -24,6 +24,7 @@ fn a_stale_token_is_refused_before_a_byte_reaches_the_upstream() {
     let mut stale = begin_put(&proxy, "/a", "invoice/42", 33);
     stale.finish().problem(412, "stale_token");
     assert!(upstream.try_accept().is_none(), "the upstream was connected to");
+    assert_eq!(proxy.metric("fence{what=\"stale_refused\"}"), 2.0);
 
     // The same connection carries the next write of the present holder, and nothing before it.
     let mut equal = begin_put(&proxy, "/b", "invoice/42", 34);
@@ -80,6 +81,20 @@ fn a_protected_path_wants_both_headers_and_others_want_none() {
     client.call("MOVE", "/elsewhere", &moved, b"").problem(403, "wrong_resource");
     client.call("DELETE", "/invoices/", &moved[1..], b"").problem(403, "wrong_resource");
     assert_eq!(nginx.stored("elsewhere").as_deref(), Some(&b"x"[..]));
+}
+
+#[test]
+fn nobody_makes_a_collection_of_what_belongs_to_a_holder() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy =
+        trusting(&service, &nginx.url()).flag("--protect", "/invoices/{id}=invoice/{id}").start();
+    let mut client = proxy.client();
+    // The storage makes the collections on the way.
+    client.call("PUT", "/invoices/79/x", &[], b"x").problem(428, "token_required");
+    assert_eq!(begin_put(&proxy, "/invoices/79", "invoice/79", 34).finish().status, 201);
+    let below = begin_put(&proxy, "/invoices/80/x", "invoice/79", 34).finish();
+    below.problem(403, "wrong_resource");
+    assert_eq!(begin_put(&proxy, "/invoices/80/x", "invoice/80", 35).finish().status, 201);
 }
 
 #[test]

@@ -3,12 +3,21 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const CLIENT_ID: &str = "client-id";
 const REQUEST_ID: &str = "request-id";
 const SUSPECT_BELOW: &str = "suspect-below";
-/// An id is short; a larger file is another file.
-const ID_BYTES_MAX: u64 = 256;
+const LOCK: &str = "lock";
+/// A line is short; a larger file is another file.
+const LINE_BYTES_MAX: u64 = 4096;
+
+/// A request for the lock, as it has to be repeated: with another TTL it is another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LastRequest {
+    pub(crate) id: String,
+    pub(crate) ttl: Duration,
+}
 
 /// A data directory with a name.
 #[derive(Debug, Clone)]
@@ -63,13 +72,28 @@ impl Home {
     }
 
     /// The request for the lock that was made last.
-    pub(crate) fn request_id(&self) -> io::Result<Option<String>> {
-        read(&self.dir.join(REQUEST_ID))
+    pub(crate) fn last_request(&self) -> io::Result<Option<LastRequest>> {
+        let path = self.dir.join(REQUEST_ID);
+        let Some(text) = read(&path)? else { return Ok(None) };
+        let (id, ttl_ms) = text.split_once(' ').ok_or_else(|| no_id(&path))?;
+        let ttl = Duration::from_millis(ttl_ms.parse().map_err(|_| no_id(&path))?);
+        Ok(Some(LastRequest { id: id.to_owned(), ttl }))
     }
 
     /// Remembers a request before it is made.
-    pub(crate) fn set_request_id(&self, request_id: &str) -> io::Result<()> {
-        write(&self.dir.join(REQUEST_ID), request_id)
+    pub(crate) fn set_last_request(&self, request: &LastRequest) -> io::Result<()> {
+        let text = format!("{} {}", request.id, request.ttl.as_millis());
+        write(&self.dir.join(REQUEST_ID), &text)
+    }
+
+    /// The lock that this directory is for, once one is.
+    pub(crate) fn lock(&self) -> io::Result<Option<String>> {
+        read(&self.dir.join(LOCK))
+    }
+
+    /// The tokens in it are those that one upstream has seen.
+    pub(crate) fn set_lock(&self, lock: &str) -> io::Result<()> {
+        write(&self.dir.join(LOCK), lock)
     }
 
     /// Tokens below this one may have been overtaken behind the back of this directory.
@@ -89,7 +113,7 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(named(path, &error)),
-        Ok(meta) if meta.len() > ID_BYTES_MAX => return Err(no_id(path)),
+        Ok(meta) if meta.len() > LINE_BYTES_MAX => return Err(no_id(path)),
         Ok(_) => {}
     }
     let text = fs::read_to_string(path).map_err(|error| named(path, &error))?;
@@ -138,16 +162,24 @@ mod tests {
     fn the_last_request_is_remembered() {
         let dir = tempfile::tempdir().expect("a dir");
         let home = Home::open(dir.path(), "me").expect("a home");
-        assert_eq!(home.request_id().expect("read"), None);
-        home.set_request_id("one").expect("written");
-        home.set_request_id("two").expect("written");
-        assert_eq!(home.request_id().expect("read").as_deref(), Some("two"));
+        assert_eq!(home.last_request().expect("read"), None);
+        let request = |id: &str, seconds| LastRequest {
+            id: id.to_owned(),
+            ttl: Duration::from_secs(seconds),
+        };
+        home.set_last_request(&request("one", 1)).expect("written");
+        home.set_last_request(&request("two", 2)).expect("written");
+        assert_eq!(home.last_request().expect("read"), Some(request("two", 2)));
+        for content in ["two", "two 2s", "two -1"] {
+            fs::write(dir.path().join(REQUEST_ID), content).expect("written");
+            assert!(home.last_request().is_err(), "{content}");
+        }
     }
 
     #[test]
     fn files_of_others_are_not_taken_for_ours() {
         let dir = tempfile::tempdir().expect("a dir");
-        for content in [&b""[..], b"\xff\xfe", b"a\0b", &[b'x'; 300]] {
+        for content in [&b""[..], b"\xff\xfe", b"a\0b", &[b'x'; 5000]] {
             fs::write(dir.path().join(CLIENT_ID), content).expect("written");
             let error = Home::open(dir.path(), "me").expect_err("refused");
             assert!(error.to_string().contains(CLIENT_ID), "{error}");

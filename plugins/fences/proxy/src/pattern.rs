@@ -2,7 +2,8 @@
 //!
 //! `/invoices/{id}=invoice/{id}` binds every path with one segment behind `/invoices/` to the
 //! resource `invoice/` and that segment. `*` is any one segment, `**` at the end is everything
-//! from there on, itself included.
+//! from there on, itself included. A path that no pattern matches belongs to whoever the nearest
+//! path above it belongs to.
 
 use crate::paths::Path;
 use std::collections::BTreeMap;
@@ -37,6 +38,31 @@ pub(crate) enum Match {
     Yes,
     /// Protected, and it belongs to this resource.
     Of(String),
+}
+
+/// What a pattern says about the paths below another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reach {
+    No,
+    /// Some are protected, by whatever resource the writer names.
+    Any,
+    /// Those that are protected belong to this resource.
+    Of(String),
+    /// They belong to several.
+    Many,
+}
+
+impl Segment {
+    fn takes(&self, given: &str) -> bool {
+        match self {
+            Self::Is(text) => text == given,
+            Self::Any | Self::Named(_) => true,
+        }
+    }
+
+    fn name(&self) -> Option<&str> {
+        if let Self::Named(name) = self { Some(name) } else { None }
+    }
 }
 
 impl Pattern {
@@ -80,29 +106,52 @@ impl Pattern {
         if path.0.len() < self.segments.len() || (longer && !self.rest) {
             return Match::No;
         }
-        let mut names = BTreeMap::new();
-        for (segment, given) in self.segments.iter().zip(&path.0) {
-            match segment {
-                Segment::Is(text) if text != given => return Match::No,
-                Segment::Named(name) => drop(names.insert(name.as_str(), given.as_str())),
-                Segment::Is(_) | Segment::Any => {}
-            }
+        let both = || self.segments.iter().zip(&path.0);
+        if !both().all(|(segment, given)| segment.takes(given)) {
+            return Match::No;
         }
+        let names = both().filter_map(|(segment, given)| Some((segment.name()?, given.as_str())));
         match &self.resource {
-            Some(pieces) => Match::Of(filled(pieces, &names)),
+            Some(pieces) => Match::Of(filled(pieces, &names.collect())),
             None => Match::Yes,
         }
     }
 
-    /// Whether some path below `path` matches: what changes a collection changes that as well.
-    pub(crate) fn reaches_below(&self, path: &Path) -> bool {
-        let both = self.segments.iter().zip(&path.0);
+    /// What it says about a path with more segments than its own: what lies below a path belongs
+    /// to whoever the path belongs to, since storage may make a collection of it.
+    pub(crate) fn covers(&self, path: &Path) -> Match {
+        match path.0.get(..self.segments.len()) {
+            Some(own) if own.len() < path.0.len() => self.matches(&Path(own.to_vec())),
+            _ => Match::No,
+        }
+    }
+
+    /// What it says about some path below `path`: what changes a collection changes that as well.
+    pub(crate) fn reaches_below(&self, path: &Path) -> Reach {
         let longer = self.segments.len() > path.0.len() || self.rest;
-        longer
-            && both.into_iter().all(|(segment, given)| match segment {
-                Segment::Is(text) => text == given,
-                Segment::Any | Segment::Named(_) => true,
-            })
+        let both = || self.segments.iter().zip(&path.0);
+        if !longer || !both().all(|(segment, given)| segment.takes(given)) {
+            return Reach::No;
+        }
+        let Some(pieces) = &self.resource else { return Reach::Any };
+        let known: BTreeMap<_, _> =
+            both().filter_map(|(segment, given)| Some((segment.name()?, given.as_str()))).collect();
+        let is_known = |piece: &Piece| match piece {
+            Piece::Text(_) => true,
+            Piece::Name(name) => known.contains_key(name.as_str()),
+        };
+        let one = pieces.iter().all(is_known);
+        if one { Reach::Of(filled(pieces, &known)) } else { Reach::Many }
+    }
+
+    /// How many segments it has before its `**`.
+    pub(crate) fn depth(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Whether it matches all that lies below a path that it matches.
+    pub(crate) fn takes_the_rest(&self) -> bool {
+        self.rest
     }
 
     fn check_names(&self) -> Result<(), String> {
@@ -226,12 +275,34 @@ mod tests {
             let pattern = Pattern::parse(pattern).expect("a pattern");
             pattern.reaches_below(&Path::read(path).expect("a path"))
         };
-        assert!(below("/invoices/{id}", "/invoices"));
-        assert!(below("/invoices/{id}", "/"));
-        assert!(below("/a/*/c", "/a/b"));
-        assert!(below("/a/**", "/a/b/c"));
-        assert!(!below("/invoices/{id}", "/invoices/42"));
-        assert!(!below("/invoices/{id}", "/orders"));
+        for (pattern, path, reach) in [
+            ("/invoices/{id}", "/invoices", Reach::Any),
+            ("/invoices/{id}", "/", Reach::Any),
+            ("/a/*/c", "/a/b", Reach::Any),
+            ("/a/**", "/a/b/c", Reach::Any),
+            ("/invoices/{id}", "/invoices/42", Reach::No),
+            ("/invoices/{id}", "/orders", Reach::No),
+            ("/invoices/{id}=invoice/{id}", "/invoices", Reach::Many),
+            ("/{year}/{id}={year}", "/2026", Reach::Of("2026".to_owned())),
+            ("/{year}/**={year}", "/2026/x", Reach::Of("2026".to_owned())),
+        ] {
+            assert_eq!(below(pattern, path), reach, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn what_lies_below_a_path_is_covered_by_its_pattern() {
+        let covers = |pattern: &str, path: &str| {
+            let pattern = Pattern::parse(pattern).expect("a pattern");
+            pattern.covers(&Path::read(path).expect("a path"))
+        };
+        let invoice = "/invoices/{id}=invoice/{id}";
+        assert_eq!(covers(invoice, "/invoices/42/x/y"), resource("invoice/42"));
+        assert_eq!(covers("/a/*", "/a/b/c"), Match::Yes);
+        // Not itself, and nothing beside it.
+        for path in ["/invoices/42", "/invoices", "/", "/orders/42/x"] {
+            assert_eq!(covers(invoice, path), Match::No, "{path}");
+        }
     }
 
     #[test]

@@ -8,13 +8,15 @@ use crate::home::Home;
 use crate::metrics::Metrics;
 use crate::settings::{Limits, Settings};
 use crate::start_error::StartError;
-use crate::tenure::{Left, Tenure};
+use crate::tenure::{LOCK_PREFIX, Left, Tenure};
 use crate::upstream::Upstream;
 use crate::{door, ops, tls};
+use leasehold_client::fence::redb::{CloseError, OpenError};
 use leasehold_client::fence::{Options, RedbFence, Usage};
 use leasehold_client::{Client, Guard};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -67,7 +69,9 @@ impl Proxy {
                 "tokens are not checked with the service: whoever writes can invent one"
             );
         }
-        let gate = Arc::new(Gate::new(limits.lock_ttl / MARGIN_SHARE));
+        // A grant that was found again keeps the TTL that it was asked for with.
+        let ttl = limits.lock_ttl.min(Duration::from_millis(guard.grant().ttl_ms));
+        let gate = Arc::new(Gate::new(ttl / MARGIN_SHARE));
         let upstream = Upstream::new(settings.upstream.clone(), tls, &limits, gate.cuts());
         let answerer = Arc::new(Answerer {
             rules: settings.rules,
@@ -152,14 +156,23 @@ impl Proxy {
                 Stopped::Clean
             }
             (closed, guard) => {
-                if let Err(error) = closed {
-                    tracing::warn!(%error, "writes are in flight: the next start waits for them");
-                }
                 // Given back, it would say that nothing is in flight.
                 drop(guard.map(Guard::into_grant));
-                Stopped::Unclean
+                unclean(closed)
             }
         }
+    }
+}
+
+/// What the fence says of a stop that was none in order.
+fn unclean(closed: Result<(), CloseError>) -> Stopped {
+    match closed {
+        Err(CloseError::Unclean { in_flight: 0 }) => Stopped::Settling,
+        Err(CloseError::Storage(error)) => {
+            tracing::error!(%error, "the file of the fence could not be closed in order");
+            Stopped::Unclean
+        }
+        _ => Stopped::Unclean,
     }
 }
 
@@ -168,6 +181,9 @@ impl Proxy {
 pub enum Stopped {
     /// Nothing is in flight.
     Clean,
+    /// Of this process nothing is in flight, but what was before it had not settled yet. The next
+    /// proxy waits out the settle time.
+    Settling,
     /// The next proxy waits out the settle time.
     Unclean,
 }
@@ -180,24 +196,36 @@ impl Answerer {
             tracing::warn!(?settle, "the upstream was not left in order: newer tokens wait first");
             self.fence.hold_newer_for(settle);
         }
-        if !left.by_us {
-            tracing::warn!(
-                below = token,
-                checked = self.checks.are_on(),
-                "another data directory stood before this upstream: what it refused is not known here"
-            );
+        let known = home.suspect_below().is_ok_and(|below| below >= token);
+        if !left.by_us && !known {
+            self.warn_of_another_directory(token, home);
             self.checks.suspect_below(token);
             if let Err(error) = home.set_suspect_below(token) {
                 tracing::error!(%error, "the next start will not know of the other data directory");
             }
         }
     }
+
+    fn warn_of_another_directory(&self, token: u64, home: &Home) {
+        let action = if self.checks.are_on() {
+            "the service is asked about every token below: nothing is to be done"
+        } else {
+            "stale tokens below may pass here: start with --check-tokens on, or with the other \
+             data directory"
+        };
+        tracing::warn!(
+            data_dir = %home.dir().display(),
+            below = token,
+            "the proxy that stood before this upstream last had another data directory, and what \
+             it refused is not known here; {action}"
+        );
+    }
 }
 
 fn lock_of(settings: &Settings) -> String {
     match &settings.upstream_name {
-        Some(name) => format!("fence-proxy/{name}"),
-        None => format!("fence-proxy/{}", settings.upstream),
+        Some(name) => format!("{LOCK_PREFIX}{name}"),
+        None => format!("{LOCK_PREFIX}{}", settings.upstream),
     }
 }
 
@@ -206,7 +234,18 @@ fn open(home: &Home, limits: &Limits) -> Result<RedbFence, StartError> {
         .wait_max(limits.wait_max)
         .waiting_max(limits.waiting_max)
         .resources_max(limits.resources_max);
-    RedbFence::open(home.fence(), options).map_err(|error| StartError::Fence(error.to_string()))
+    RedbFence::open(home.fence(), options).map_err(|error| match error {
+        OpenError::InUse { .. } => {
+            let (name, dir) = (home.client_id(), home.dir().display());
+            let detail = format!(
+                "another proxy runs on this data directory: {name}, on {dir}. One upstream has one \
+                 proxy: send clients to that one, or stop it; another upstream needs another \
+                 --data-dir"
+            );
+            StartError::Held { detail }
+        }
+        error => StartError::Fence(error.to_string()),
+    })
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {

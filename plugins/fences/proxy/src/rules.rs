@@ -1,7 +1,7 @@
 //! Which requests must show a token, and for which resource.
 
 use crate::paths::Path;
-use crate::pattern::{Match, Pattern};
+use crate::pattern::{Match, Pattern, Reach};
 use crate::problem::{Code, Problem};
 use crate::shown::{Headers, Shown, required};
 use hyper::header::HeaderValue;
@@ -16,7 +16,8 @@ const REACH_BELOW: [&str; 3] = ["DELETE", "MOVE", "COPY"];
 pub struct Rules {
     /// Methods that change nothing. All others are writes, known or not.
     pub read_methods: Vec<Method>,
-    /// The first that matches a path counts. A path that none matches is not protected.
+    /// The first that matches a path counts. Where none does, the one that matches the nearest
+    /// path above it. Everything else is not protected.
     pub protect: Vec<Pattern>,
 }
 
@@ -102,14 +103,41 @@ impl Rules {
             let detail = format!("no write on a path that can be read in two ways: {why}");
             Problem::new(Code::AmbiguousPath, detail)
         })?;
-        let reached = |pattern: &Pattern| below && pattern.reaches_below(&path);
-        let found = self.protect.iter().map(|pattern| pattern.matches(&path));
-        let found = found.into_iter().find(|found| *found != Match::No);
-        Ok(match found {
-            Some(Match::Of(resource)) => Protection::By(resource),
+        let owner = self.owner(&path);
+        let protection = match &owner {
+            Some((_, Match::Of(resource))) => Protection::By(resource.clone()),
             Some(_) => Protection::Any,
-            None if self.protect.iter().any(reached) => Protection::Many,
             None => Protection::None,
+        };
+        let many = below && self.below(&path, owner.map(|(at, _)| at), &protection);
+        Ok(if many { Protection::Many } else { protection })
+    }
+
+    /// The first pattern that matches a path; where none does, the one that comes nearest to it
+    /// from above.
+    fn owner(&self, path: &Path) -> Option<(usize, Match)> {
+        let each = || self.protect.iter().enumerate();
+        let mut exact = each().map(|(at, pattern)| (at, pattern.matches(path)));
+        let exact = exact.find(|(_, found)| *found != Match::No);
+        exact.or_else(|| {
+            let covered = each().map(|(at, pattern)| (at, pattern.covers(path)));
+            let covered = covered.filter(|(_, found)| *found != Match::No);
+            // Of several equally near ones this finds the first.
+            covered.min_by_key(|(at, _)| std::cmp::Reverse(self.protect[*at].depth()))
+        })
+    }
+
+    /// Whether something below a path is protected in another way than the path itself.
+    fn below(&self, path: &Path, owner: Option<usize>, protection: &Protection) -> bool {
+        // Where everything below has its pattern, those behind it are never looked at.
+        let last = owner.filter(|at| self.protect[*at].takes_the_rest());
+        let looked_at = self.protect.iter().enumerate().take(last.unwrap_or(self.protect.len()));
+        looked_at.filter(|(at, _)| Some(*at) != owner).any(|(_, pattern)| {
+            match (pattern.reaches_below(path), protection) {
+                (Reach::No, _) | (Reach::Any, Protection::Any | Protection::By(_)) => false,
+                (Reach::Of(resource), Protection::By(own)) => resource != *own,
+                _ => true,
+            }
         })
     }
 }

@@ -107,3 +107,39 @@ fn a_collection_of_what_is_protected_cannot_be_changed_as_a_whole() {
     assert_eq!(demand(&rules, "DELETE", "/orders", &[]), Ok(Demand::Nothing));
     assert_eq!(demand(&rules, "MKCOL", "/invoices", &[]), Ok(Demand::Nothing));
 }
+
+#[test]
+fn what_lies_below_a_path_belongs_to_the_same_resource() {
+    let rules = rules(&["/invoices/{id}=invoice/{id}", "/invoices/{id}/lines/{n}=line/{n}"]);
+    let put = |path, headers: &[_]| demand(&rules, "PUT", path, headers);
+    assert_eq!(put("/invoices/42/x", &[]), Err(Code::TokenRequired));
+    assert_eq!(put("/invoices/42/x/y", &INVOICE), Ok(Demand::Write(shown("invoice/42"))));
+    assert_eq!(put("/invoices/43/x", &INVOICE), Err(Code::WrongResource));
+    // A pattern of its own counts first, wherever it stands; then the nearest above.
+    assert_eq!(put("/invoices/42/lines/7", &INVOICE), Err(Code::WrongResource));
+    let line = [("fencing-resource", "line/7"), ("fencing-token", "34")];
+    assert_eq!(put("/invoices/42/lines/7", &line), Ok(Demand::Write(shown("line/7"))));
+    assert_eq!(put("/invoices/42/lines/7/x", &line), Ok(Demand::Write(shown("line/7"))));
+    assert_eq!(put("/invoices/42/lines/7/x", &INVOICE), Err(Code::WrongResource));
+}
+
+#[test]
+fn a_collection_with_an_owner_is_not_changed_with_what_belongs_to_others_below_it() {
+    let of = |protect: &[&str], path| demand(&rules(protect), "DELETE", path, &INVOICE);
+    let written = Ok(Demand::Write(shown("invoice/42")));
+    let invoice = "/invoices/{id}=invoice/{id}";
+    let line = "/invoices/{id}/lines/{n}=line/{n}";
+    assert_eq!(of(&[invoice], "/invoices/42"), written);
+    assert_eq!(of(&[invoice, line], "/invoices/42"), Err(Code::WrongResource));
+    assert_eq!(of(&[invoice, line], "/invoices/42/lines"), Err(Code::WrongResource));
+    assert_eq!(of(&[invoice, line], "/invoices/42/notes"), written);
+    // The same resource, and whatever resource.
+    assert_eq!(of(&[invoice, "/invoices/{id}/x=invoice/{id}"], "/invoices/42"), written);
+    assert_eq!(of(&[invoice, "/invoices/{id}/x"], "/invoices/42"), written);
+    assert_eq!(of(&["/**", invoice], "/invoices"), written);
+    assert_eq!(of(&[invoice, "/**"], "/invoices"), Err(Code::WrongResource));
+    // What stands behind a pattern that takes all the rest is never looked at.
+    let all = "/invoices/{id}/**=invoice/{id}";
+    assert_eq!(of(&[all, line], "/invoices/42"), written);
+    assert_eq!(of(&[line, all], "/invoices/42"), Err(Code::WrongResource));
+}

@@ -1,15 +1,28 @@
 //! Why a proxy does not start.
 
 use std::io;
+use std::path::PathBuf;
 
 /// Why a proxy does not start, or cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Another proxy stands before this upstream.
+    /// Another proxy stands before this upstream, or runs on this data directory.
     #[error("{detail}")]
     Held {
         /// Who, as far as the service says.
         detail: String,
+    },
+    /// The data directory is that of another upstream, whose tokens say nothing about this one.
+    #[error(
+        "{} belongs to the upstream {upstream}: give this one another --data-dir, or \
+         --upstream-name {upstream} if it is the same storage",
+        dir.display()
+    )]
+    OtherUpstream {
+        /// The data directory.
+        dir: PathBuf,
+        /// What its upstream is called.
+        upstream: String,
     },
     /// The service, or the way to it.
     #[error("the lock on the upstream was not got: {0}")]

@@ -5,13 +5,16 @@
 
 use crate::answer::Answerer;
 use crate::gate::Gate;
-use crate::home::Home;
+use crate::home::{Home, LastRequest};
 use crate::start_error::StartError;
-use leasehold_client::wire::{EndedHow, GrantRecord, GrantState};
+use leasehold_client::wire::{Code, EndedHow, GrantRecord, GrantState};
 use leasehold_client::{Client, Error, GrantsFilter, Guard, State};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// Before the name of the upstream in that of its lock.
+pub(crate) const LOCK_PREFIX: &str = "fence-proxy/";
 
 /// How long to stand in line for a lock that was lost, again and again.
 const WAIT: Duration = Duration::from_secs(60);
@@ -41,34 +44,53 @@ impl Tenure {
     /// Gets the lock at once or not at all. A process that died on the same data directory is the
     /// same holder: its request is repeated, and answered with its grant.
     pub(crate) async fn begin(&self) -> Result<Guard, StartError> {
-        if let Some(last) = self.home.request_id().map_err(StartError::Home)? {
+        self.check_home()?;
+        if let Some(last) = self.home.last_request().map_err(StartError::Home)? {
             match self.ask(&last, Duration::ZERO).await {
                 // The request was answered with a grant that has ended since.
                 Err(Error::Ended(_)) => {}
+                // The service knows this id from another request than ours.
+                Err(error) if error.code() == Some(Code::RequestIdReused) => {}
                 other => return other.map_err(|error| self.refused(error)),
             }
         }
         self.ask_anew(Duration::ZERO).await
     }
 
-    async fn ask_anew(&self, wait: Duration) -> Result<Guard, StartError> {
-        let request_id = leasehold_client::new_request_id();
-        let request_id = request_id.map_err(|error| StartError::Service(Box::new(error)))?;
-        self.home.set_request_id(&request_id).map_err(StartError::Home)?;
-        self.ask(&request_id, wait).await.map_err(|error| self.refused(error))
+    /// The tokens of one upstream say nothing about another one.
+    fn check_home(&self) -> Result<(), StartError> {
+        match self.home.lock().map_err(StartError::Home)? {
+            Some(lock) if lock == self.resource => Ok(()),
+            Some(lock) => Err(StartError::OtherUpstream {
+                dir: self.home.dir().to_owned(),
+                upstream: lock.strip_prefix(LOCK_PREFIX).unwrap_or(&lock).to_owned(),
+            }),
+            None => self.home.set_lock(&self.resource).map_err(StartError::Home),
+        }
     }
 
-    async fn ask(&self, request_id: &str, wait: Duration) -> Result<Guard, Error> {
-        let asked = self.client.acquire(&self.resource).ttl(self.ttl).wait(wait);
-        asked.request_id(request_id).guard().await
+    async fn ask_anew(&self, wait: Duration) -> Result<Guard, StartError> {
+        let id = leasehold_client::new_request_id();
+        let id = id.map_err(|error| StartError::Service(Box::new(error)))?;
+        let request = LastRequest { id, ttl: self.ttl };
+        self.home.set_last_request(&request).map_err(StartError::Home)?;
+        self.ask(&request, wait).await.map_err(|error| self.refused(error))
+    }
+
+    async fn ask(&self, request: &LastRequest, wait: Duration) -> Result<Guard, Error> {
+        let asked = self.client.acquire(&self.resource).ttl(request.ttl).wait(wait);
+        asked.request_id(&request.id).guard().await
     }
 
     fn refused(&self, error: Error) -> StartError {
         let Error::Held(problem) = &error else { return StartError::Service(Box::new(error)) };
         let holder = problem.holders.iter().flatten().next();
         let holder = holder.map_or("somebody", |holder| &*holder.client_id);
-        let detail =
-            format!("another proxy stands before this upstream: {holder} holds {}", self.resource);
+        let detail = format!(
+            "another proxy stands before this upstream: {holder} holds {}. Send clients to that \
+             one, or stop it: it gives the lock back, or the lock ends by itself",
+            self.resource
+        );
         StartError::Held { detail }
     }
 

@@ -75,14 +75,22 @@ pub struct RedbFence(Arc<Engine<File>>);
 #[non_exhaustive]
 pub enum CloseError {
     /// Writes may be in flight. The fence is closed, and its next process is told.
-    #[error("{in_flight} writes were in flight, or newer tokens were held")]
+    #[error("{}", unclean(*in_flight))]
     Unclean {
-        /// Passes that were not dropped.
+        /// Passes that were not dropped; 0 if it is only that newer tokens were held still.
         in_flight: u64,
     },
     /// The mark could not be made durable.
     #[error("the fence could not be closed cleanly")]
     Storage(#[source] StorageFault),
+}
+
+fn unclean(in_flight: u64) -> String {
+    match in_flight {
+        0 => "newer tokens were held, since writes of an earlier process may be in flight".into(),
+        1 => "1 write was in flight".into(),
+        more => format!("{more} writes were in flight"),
+    }
 }
 
 struct File {
