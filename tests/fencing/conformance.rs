@@ -387,19 +387,163 @@ fn the_kit_is_installed_shown_and_removed() {
     let (status, _) = told(&["status", "--postgres", &url]);
     assert_eq!((&status["version"], &status["shipped"]), (&version.into(), &version.into()));
     assert_eq!(status["granted"], serde_json::json!(["the app"]), "{status}");
-    assert_eq!(status["protected"], serde_json::json!(["bill"]), "{status}");
+    assert_eq!(status["protected"][0]["table"], "bill", "{status}");
     assert!(codes(&status).contains(&"fence_writable"), "{status}");
     let (code, detail, _) = refused(&["remove", "--postgres", &url]);
     assert_eq!(code, "store_refused");
-    assert!(detail.contains("bill"), "{detail}");
+    assert!(detail.contains("bill") && detail.contains("--unprotect"), "{detail}");
     let (removed, code) = told(&["remove", "--postgres", &url, "--unprotect"]);
     assert_eq!((&removed["tokens_forgotten"], code), (&false.into(), Some(0)), "{removed}");
-    told(&["install", "--postgres", &url]);
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert_eq!((&status["tokens_kept"], code), (&true.into(), Some(1)), "{status}");
+    let (installed, _) = told(&["install", "--postgres", &url]);
+    assert_eq!(installed["taken_over"], 1, "{installed}");
     assert_eq!(sql(&server, "SELECT leasehold.highest_token('bill/1')"), ["7"]);
-    told(&["remove", "--postgres", &url, "--forget-tokens"]);
-    let (status, _) = told(&["status", "--postgres", &url]);
-    assert_eq!(status["version"], Value::Null, "{status}");
+    sql(&server, "CREATE VIEW lent AS SELECT leasehold.version()");
+    let (_, detail, _) = refused(&["remove", "--postgres", &url]);
+    assert!(detail.contains("lent") && !detail.contains("CASCADE"), "{detail}");
+    sql(&server, "DROP VIEW lent");
+    for (forgotten, tokens) in [(true, 1.into()), (false, Value::Null)] {
+        let (removed, _) = told(&["remove", "--postgres", &url, "--forget-tokens"]);
+        assert_eq!(removed["tokens_forgotten"], forgotten, "{removed}");
+        assert_eq!(removed["tokens"], tokens, "{removed}");
+    }
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert_eq!((&status["version"], code), (&Value::Null, Some(1)), "{status}");
+    assert_eq!(status["tokens_kept"], false, "{status}");
     assert_eq!(sql(&server, "SELECT 1 FROM pg_namespace WHERE nspname = 'leasehold'"), [""; 0]);
+}
+
+#[test]
+fn a_disabled_trigger_is_a_hole_and_the_advice_takes_nothing_away() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, "CREATE TABLE \"Größe\" (\"für\" text, n integer)");
+    sql(&server, "SELECT leasehold.protect('\"Größe\"', 'für', true)");
+    let (before, code) = told(&["status", "--postgres", &url]);
+    assert_eq!(code, Some(0), "{before}");
+    assert_eq!(
+        (&before["protected"][0]["column"], &before["protected"][0]["strict"]),
+        (&"für".into(), &true.into())
+    );
+    for trigger in ["leasehold_fence", "leasehold_resource_update"] {
+        sql(&server, &format!("ALTER TABLE \"Größe\" DISABLE TRIGGER {trigger}"));
+        let (status, code) = told(&["status", "--postgres", &url]);
+        assert_eq!(code, Some(1), "{status}");
+        assert!(codes(&status).contains(&"trigger_disabled"), "{trigger}: {status}");
+        let call = status["protected"][0]["call"].as_str().unwrap_or_default();
+        let advice = status["findings"].to_string().replace("\\\"", "\"");
+        assert!(advice.contains(call), "{call} is not in {advice}");
+        sql(&server, call);
+        let (after, code) = told(&["status", "--postgres", &url]);
+        assert_eq!((&after["protected"], code), (&before["protected"], Some(0)), "{trigger}");
+    }
+}
+
+#[test]
+fn a_resource_that_somebody_uses_is_spared() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, INVOICE);
+    sql(&server, "INSERT INTO invoice VALUES ('invoice/1', 9, 0)");
+    sql(&server, "SELECT leasehold.seal('invoice/2', 34)");
+    let statements = ["--read", READ, "--write", OWN_WRITE, "--seal", OWN_SEAL];
+    for name in ["invoice/1", "invoice/2"] {
+        let mut args = vec!["test", "--postgres", &url, "--resource", name, "--rounds", "20"];
+        args.extend(statements);
+        let (code, detail, exit) = refused(&args);
+        assert_eq!((code.as_str(), exit), ("usage", Some(64)), "{detail}");
+        assert!(detail.contains(name) && detail.contains("--overwrite"), "{detail}");
+    }
+    assert_eq!(sql(&server, "SELECT total, last_token FROM invoice"), ["9"]);
+    assert_eq!(sql(&server, "SELECT leasehold.highest_token('invoice/2')"), ["34"]);
+    let mut args = vec!["test", "--postgres", &url, "--resource", "invoice/1", "--rounds", "20"];
+    args.push("--overwrite");
+    args.extend(statements);
+    let (report, code) = told(&args);
+    assert_eq!(code, Some(0), "{report}");
+}
+
+#[test]
+fn statements_for_a_table_in_trigger_mode_share_their_transaction() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, INVOICE);
+    sql(&server, "SELECT leasehold.protect('invoice', 'name')");
+    let context =
+        ["SET LOCAL leasehold.resource = :resource", "SET LOCAL leasehold.token = :token"];
+    let mut args = vec!["test", "--postgres", &url, "--rounds", "40", "--read", READ];
+    args.extend(["--seal", SEAL]);
+    for (flag, statement) in [("--setup", SETUP), ("--write", BLIND), ("--cleanup", CLEANUP)] {
+        for one in context.iter().chain([&statement]) {
+            args.extend([flag, one]);
+        }
+    }
+    let (report, code) = told(&args);
+    assert_eq!((&report["verdict"], code), (&"fenced".into(), Some(0)), "{report}");
+    assert_eq!(report["left"], serde_json::json!([]));
+    assert_eq!(sql(&server, "SELECT name FROM invoice"), [""; 0], "it removed its rows");
+    // Without them nothing was made, and nothing is said to be left.
+    let plain = ["test", "--postgres", &url, "--read", READ, "--write", BLIND, "--setup", SETUP];
+    let (report, _) = told(&plain);
+    assert!(report["stopped"]["detail"].to_string().contains("LH003"), "{report}");
+    assert_eq!(report["left"], serde_json::json!([]), "{report}");
+}
+
+#[test]
+fn what_a_test_leaves_is_told() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, INVOICE);
+    let args = ["test", "--postgres", &url, "--rounds", "200", "--setup", SETUP, "--read", READ];
+    let own = ["--seal", OWN_SEAL, "--write", OWN_WRITE];
+    let (report, _) = told(&[&args[..], &own].concat());
+    assert!(report["left"].to_string().contains("leasehold-fence-test/4"), "{report}");
+    assert!(!codes(&report).contains(&"fence_rows_stay"), "it never used the kit: {report}");
+    let (report, _) = told(&[&args[..], &own].concat());
+    let why = report["stopped"]["detail"].as_str().unwrap_or_default();
+    assert!(why.contains("23505") && why.contains("--cleanup"), "{report}");
+    let (report, code) = told(&[&args[..], &own, &["--cleanup", CLEANUP]].concat());
+    assert_eq!((&report["left"], code), (&serde_json::json!([]), Some(0)), "{report}");
+    let kit = ["--seal", SEAL, "--write", GUARD, "--write", BLIND, "--cleanup", CLEANUP];
+    let (report, _) = told(&[&args[..], &kit].concat());
+    assert!(codes(&report).contains(&"fence_rows_stay"), "{report}");
+}
+
+#[test]
+fn what_is_wrong_with_a_test_is_named() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, INVOICE);
+    let blind = ["test", "--postgres", &url, "--rounds", "40", "--setup", SETUP];
+    let blind = [&blind[..], &["--cleanup", CLEANUP, "--write", BLIND]].concat();
+    let (report, _) = told(&[&blind[..], &["--read", READ]].concat());
+    assert_eq!(report["findings"][0]["code"], "no_check", "the worse one first: {report}");
+    assert!(codes(&report).contains(&"no_seal"), "{report}");
+    let misspelt = READ.replace(":resource", ":resourc");
+    let (report, code) = told(&[&blind[..], &["--read", &misspelt]].concat());
+    let why = report["stopped"]["detail"].as_str().unwrap_or_default();
+    assert!(why.contains(":resourc meant as a parameter"), "{report}");
+    assert_eq!(code, Some(64), "{report}");
+    let (code, detail, _) = refused(&["test", "--postgres", &url, "--only", "hset"]);
+    assert_eq!(code, "usage");
+    assert!(detail.contains("passes"), "{detail}");
+    let (code, detail, _) =
+        refused(&["test", "--postgres", &url, "--only", "guard", "--race", "once"]);
+    assert_eq!(code, "usage");
+    assert!(detail.contains("two-seals"), "{detail}");
+}
+
+#[test]
+fn a_part_alone_is_shown_by_the_control_that_runs_along() {
+    let server = with_kit();
+    let url = server.url();
+    let test = ["test", "--postgres", &url, "--rounds", "300"];
+    let (report, code) = told(&[&test[..], &["--only", "guard", "--race", "two-seals"]].concat());
+    assert_eq!((&report["verdict"], code), (&"fenced".into(), Some(0)), "{report}");
+    assert!(row(&report, "guard", "read-before-seal")["got_through"].as_u64() > Some(0));
+    let (report, code) = told(&[&test[..], &["--only", "none"]].concat());
+    assert_eq!((&report["verdict"], code), (&"unproven".into(), Some(1)), "{report}");
 }
 
 #[test]
@@ -433,6 +577,60 @@ fn the_library_for_redis_holds_in_every_race() {
     assert_eq!(removed["before"], installed["version"]);
     let (status, _) = told(&["status", "--redis", &url]);
     assert_eq!(status["version"], Value::Null, "{status}");
+}
+
+#[test]
+fn a_user_of_redis_with_the_rights_of_the_guide_looks_and_tests() {
+    let server = Redis::start();
+    let url = server.url();
+    told(&["install", "--redis", &url]);
+    let guide = include_str!("../../plugins/fences/redis/README.md");
+    let selectors = [
+        "(+fcall ~fence:* ~{invoice/*)",
+        "(+hmget +hset +exists +persist ~fence:*)",
+        "(+get +set +del ~{invoice/*)",
+        "(+fcall +hmget +hset +hget +exists +persist +get +set +setex +del \
+         ~fence:{leasehold-fence-test/* ~{leasehold-fence-test/*)",
+    ];
+    assert!(selectors.iter().all(|selector| guide.contains(selector)), "as the guide has them");
+    let mut set = redis::cmd("ACL");
+    set.arg("SETUSER").arg("app").arg("on").arg(">secret").arg("resetkeys").arg("-@all");
+    let mut connection =
+        redis::Client::open(url.as_str()).and_then(|client| client.get_connection()).expect("up");
+    let () = set.clone().arg(&selectors[..3]).query(&mut connection).expect("rules");
+    let as_app = url.replace("redis://", "redis://app:secret@");
+    let (status, code) = told(&["status", "--redis", &as_app]);
+    assert_eq!(code, Some(0), "{status}");
+    assert!(codes(&status).contains(&"settings_hidden"), "{status}");
+    let (report, _) = told(&["test", "--redis", &as_app, "--rounds", "40"]);
+    let why = report["stopped"]["detail"].as_str().unwrap_or_default();
+    assert!(why.contains(selectors[3]), "{report}");
+    let () = set.arg(&selectors[..]).query(&mut connection).expect("rules");
+    let (report, code) = told(&["test", "--redis", &as_app, "--rounds", "400"]);
+    assert_eq!((&report["verdict"], code), (&"fenced".into(), Some(0)), "{report}");
+    assert_eq!(report["left"], serde_json::json!([]));
+}
+
+#[test]
+fn fences_and_resources_in_redis_are_named_and_spared() {
+    let server = Redis::start();
+    let url = server.url();
+    told(&["install", "--redis", &url]);
+    let mut args = vec!["test", "--redis", &url, "--rounds", "200"];
+    args.extend(["--read", "GET n:{:resource}"]);
+    args.extend(["--seal", "FCALL leasehold_seal 1 fence:{:resource} :token"]);
+    args.extend(["--write", "FCALL leasehold_set 2 fence:{:resource} n:{:resource} :token :value"]);
+    args.extend(["--setup", "SET n:{:resource} 0"]);
+    let (report, _) = told(&[&args[..], &["--cleanup", "DEL n:{:resource}"]].concat());
+    assert!(codes(&report).contains(&"fence_keys_stay"), "{report}");
+    let named = [&args[..], &["--resource", "invoice/1"]].concat();
+    told(&named);
+    let (code, detail, exit) = refused(&named);
+    assert_eq!((code.as_str(), exit), ("usage", Some(64)), "{detail}");
+    assert!(detail.contains("--overwrite"), "{detail}");
+    let (code, detail, _) = refused(&["test", "--redis", &url, "--only", "guard"]);
+    assert_eq!(code, "usage");
+    assert!(detail.contains("hset"), "{detail}");
 }
 
 #[test]
@@ -483,6 +681,8 @@ fn a_role_without_rights_learns_what_it_lacks() {
     let server = with_kit();
     sql(&server, "CREATE ROLE app LOGIN");
     let url = server.url().replace("postgres@", "app@");
+    let (_, detail, _) = refused(&["install", "--postgres", &url]);
+    assert!(detail.contains("42501"), "{detail}");
     let (code, detail, exit) = refused(&["test", "--postgres", &url]);
     assert_eq!((code.as_str(), exit), ("store_refused", Some(1)));
     assert!(detail.contains("42501") && detail.contains("leasehold"), "{detail}");
@@ -507,5 +707,6 @@ fn it_explains_itself() {
         let help = text(&output.stdout);
         assert!(help.contains("Example") && help.contains("Exit codes"), "{help}");
         assert!(!help.contains("--server"), "it needs no server: {help}");
+        assert!(help.contains("CREATE on the database") || help.contains("GRANT CREATE"), "{help}");
     }
 }

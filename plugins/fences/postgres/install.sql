@@ -16,6 +16,7 @@ DO $kit$
 DECLARE
     ours constant integer := 2;
     theirs integer := 0;
+    owner name;
 BEGIN
     IF current_setting('server_version_num')::integer < 130000 THEN
         RAISE EXCEPTION 'the leasehold kit needs PostgreSQL 13 or newer'
@@ -27,14 +28,32 @@ BEGIN
             USING ERRCODE = 'feature_not_supported', HINT = 'Names of resources are UTF-8.';
     END IF;
 
-    -- Two installers take turns. The key is "leasehol" in ASCII.
-    PERFORM pg_advisory_xact_lock(7810758011010182508);
     -- A table step waits for transactions that use the fence, and everybody else queues behind it.
     IF current_setting('lock_timeout') = '0' THEN
         PERFORM set_config('lock_timeout', '10s', true);
     END IF;
+    -- Two installers take turns. The key is "leasehol" in ASCII.
+    PERFORM pg_advisory_xact_lock(7810758011010182508);
 
-    CREATE SCHEMA IF NOT EXISTS leasehold;
+    IF to_regnamespace('leasehold') IS NULL THEN
+        CREATE SCHEMA leasehold;
+        -- USAGE on the schema is all that a role needs, and it gives no way to the tables but the calls.
+        REVOKE ALL ON SCHEMA leasehold FROM PUBLIC;
+    END IF;
+    -- What somebody else owns, somebody else can change: with the rights of whoever installs, as the
+    -- calls have those of their owner.
+    SELECT pg_get_userbyid(o.owner) INTO owner FROM (
+            SELECT nspowner FROM pg_namespace WHERE nspname = 'leasehold'
+            UNION ALL SELECT relowner FROM pg_class WHERE relnamespace = 'leasehold'::regnamespace
+            UNION ALL SELECT proowner FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace
+            UNION ALL SELECT typowner FROM pg_type WHERE typnamespace = 'leasehold'::regnamespace
+        ) AS o (owner)
+        WHERE pg_get_userbyid(o.owner) <> current_user LIMIT 1;
+    IF owner IS NOT NULL THEN
+        RAISE EXCEPTION 'the schema leasehold, or something in it, belongs to %', owner
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = format('Install as %I if that role is to own the kit. Otherwise look at what is there, and drop it.', owner);
+    END IF;
     IF to_regclass('leasehold.kit') IS NOT NULL THEN
         SELECT coalesce(max(version), 0) INTO theirs FROM leasehold.kit;
     ELSIF to_regclass('leasehold.fence') IS NOT NULL THEN
@@ -61,6 +80,7 @@ BEGIN
             resource text COLLATE "C" PRIMARY KEY,
             token bigint NOT NULL
         ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+        REVOKE ALL ON leasehold.fence, leasehold.kit FROM PUBLIC;
         INSERT INTO leasehold.kit (version) VALUES (1);
     END IF;
 
@@ -284,6 +304,10 @@ BEGIN
                 'Before it, in the same transaction: '
                 || 'SET LOCAL leasehold.resource = ''the name''; SET LOCAL leasehold.token = ''the token'';',
                 resource, NULL, NULL);
+        ELSIF TG_OP = 'TRUNCATE' AND TG_ARGV[1] <> '' THEN
+            PERFORM leasehold.refuse('LH006', 'wrong_resource',
+                format('TRUNCATE of %s removes the rows of every resource, and the lock is for one', TG_RELID::regclass),
+                'DELETE the rows of the resource.', resource, NULL, NULL);
         ELSIF token !~ '^[1-9][0-9]{0,15}$' THEN
             PERFORM leasehold.refuse('LH004', 'invalid_request',
                 format('leasehold.token is not a token: "%s"', left(token, 64)),
@@ -293,7 +317,7 @@ BEGIN
         -- The row of the fence is locked until the end of the transaction: one check is enough. A
         -- rollback to a savepoint takes back the row and this setting together.
         IF mode = 'exclusive' AND current_setting(passed, true)
-            = concat_ws(' ', pg_current_xact_id_if_assigned()::text, token, resource) THEN
+            = concat_ws(chr(10), pg_current_xact_id_if_assigned()::text, token, resource) THEN
             RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
         END IF;
 
@@ -310,7 +334,8 @@ BEGIN
                 USING ERRCODE = 'serialization_failure',
                       HINT = 'Run the transaction again. Call leasehold.seal before the first statement to avoid this.';
         END IF;
-        PERFORM set_config(passed, concat_ws(' ', pg_current_xact_id()::text, token, resource), true);
+        -- A line break is in no token, and in no resource that a guard lets pass.
+        PERFORM set_config(passed, concat_ws(chr(10), pg_current_xact_id()::text, token, resource), true);
         RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
     END
     $body$;
@@ -329,8 +354,10 @@ BEGIN
     $body$;
 
     -- After a row that is not of the resource; the condition is in the trigger.
+    -- With the rights of the writer, never those of the owner: to_jsonb calls casts of types that
+    -- anybody may have made.
     CREATE OR REPLACE FUNCTION leasehold.misplaced() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+    LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $body$
     DECLARE
         resource text := current_setting('leasehold.resource', true);
         owner text;
@@ -341,11 +368,11 @@ BEGIN
         IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE' AND owner = resource COLLATE "C") THEN
             owner := to_jsonb(NEW) ->> TG_ARGV[0];
         END IF;
-        PERFORM leasehold.refuse('LH006', 'wrong_resource',
-            format('a row of %s belongs to %s, and the lock is for "%s"', TG_RELID::regclass,
+        RAISE EXCEPTION USING ERRCODE = 'LH006',
+            MESSAGE = format('a row of %s belongs to %s, and the lock is for "%s"', TG_RELID::regclass,
                 coalesce('"' || left(owner, 512) || '"', 'no resource'), resource),
-            'Set leasehold.resource to the lock that covers this row.', resource, NULL, NULL);
-        RETURN NULL;
+            HINT = 'Set leasehold.resource to the lock that covers this row.',
+            DETAIL = json_build_object('code', 'wrong_resource', 'resource', left(resource, 512));
     END
     $body$;
 
@@ -389,13 +416,15 @@ BEGIN
         partition boolean;
         place text;
         deed text;
-        owner text;
-        inherits boolean;
+        old_row text;
+        new_row text;
         leaf regclass;
+        typed text;
+        was record;
         -- True for a row whose statement has passed already.
         memo constant text := format(
-            '(current_setting(%L, true) = concat_ws('' '', pg_current_xact_id_if_assigned()::text,'
-            || ' current_setting(''leasehold.token'', true), current_setting(''leasehold.resource'', true)))'
+            '(current_setting(%L, true) = concat_ws(chr(10), pg_current_xact_id_if_assigned()::text,'
+            || ' coalesce(current_setting(''leasehold.token'', true), ''''), current_setting(''leasehold.resource'', true)))'
             || ' IS NOT TRUE OR coalesce(current_setting(''leasehold.mode'', true), '''') NOT IN ('''', ''exclusive'')',
             CASE WHEN protect.strict THEN 'leasehold.passed_once' ELSE 'leasehold.passed' END);
     BEGIN
@@ -420,30 +449,51 @@ BEGIN
             RAISE EXCEPTION '% has no column "%"', target, resource_column USING ERRCODE = 'undefined_column';
         END IF;
 
+        IF resource_column IS NOT NULL AND kind = 'r'
+            AND EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = target) THEN
+            RAISE EXCEPTION '% has tables that inherit from it, whose rows its column does not guard', target
+                USING ERRCODE = 'wrong_object_type',
+                      HINT = 'Protect it without a column, or use partitions instead of inheritance.';
+        END IF;
+        SELECT format_type(a.atttypid, NULL) INTO typed FROM pg_attribute AS a
+            WHERE a.attrelid = target AND a.attname = resource_column
+                AND a.atttypid NOT IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype);
+        IF typed IS NOT NULL THEN
+            RAISE NOTICE 'column "%" of % is of type %: a row belongs to the resource that is called as the value reads as text',
+                resource_column, target, typed
+                USING HINT = 'Where the locks are called otherwise, generate a column that has their names.';
+        END IF;
+        SELECT p.resource_column, p.strict AS once INTO was FROM leasehold.protected AS p WHERE p.target = protect.target;
+        IF (was.resource_column IS NOT NULL AND resource_column IS NULL) OR (was.once AND NOT protect.strict) THEN
+            RAISE WARNING '% was protected with column % and strict %: this call asks for less, and counts from now on',
+                target, coalesce(quote_ident(was.resource_column), 'none'), was.once::text
+                USING HINT = format('To have it as it was: SELECT leasehold.protect(%L, %L, %s)',
+                    target, was.resource_column, was.once::text);
+        END IF;
+
         PERFORM leasehold.unprotect(target);
         EXECUTE format('CREATE TRIGGER leasehold_fence BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s'
             || ' FOR EACH STATEMENT EXECUTE FUNCTION leasehold.fenced(%L, %L)',
             target, protect.strict::text, coalesce(resource_column, ''));
 
-        -- A statement on another table can reach these rows: one on a partition, or on a parent.
-        inherits := kind = 'r' AND EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhrelid = target);
-        IF kind = 'p' OR inherits THEN
-            EXECUTE format('CREATE TRIGGER leasehold_fence_rows BEFORE INSERT OR UPDATE OR DELETE ON %s'
-                || ' FOR EACH ROW WHEN (%s) EXECUTE FUNCTION leasehold.fenced(%L)', target, memo, protect.strict::text);
-        END IF;
+        -- A statement on another table can reach these rows: one on a partition, or on a parent, which
+        -- a table may also be given later.
+        EXECUTE format('CREATE TRIGGER leasehold_fence_rows BEFORE INSERT OR UPDATE OR DELETE ON %s'
+            || ' FOR EACH ROW WHEN (%s) EXECUTE FUNCTION leasehold.fenced(%L)', target, memo, protect.strict::text);
         FOR leaf IN SELECT p.relid FROM pg_partition_tree(target) AS p WHERE p.relid <> target LOOP
             EXECUTE format('CREATE TRIGGER leasehold_fence_truncate BEFORE TRUNCATE ON %s'
-                || ' FOR EACH STATEMENT EXECUTE FUNCTION leasehold.fenced(%L)', leaf, protect.strict::text);
+                || ' FOR EACH STATEMENT EXECUTE FUNCTION leasehold.fenced(%L, %L)',
+                leaf, protect.strict::text, coalesce(resource_column, ''));
         END LOOP;
 
         IF resource_column IS NOT NULL THEN
             -- After the row, so that generated columns and what other triggers did are in it.
-            owner := format('(%%s.%I::text COLLATE "C" = current_setting(''leasehold.resource'', true)) IS NOT TRUE', resource_column);
+            old_row := format('(OLD.%I::text COLLATE "C" = current_setting(''leasehold.resource'', true)) IS NOT TRUE', resource_column);
+            new_row := format('(NEW.%I::text COLLATE "C" = current_setting(''leasehold.resource'', true)) IS NOT TRUE', resource_column);
             FOREACH deed IN ARRAY ARRAY['insert', 'update', 'delete'] LOOP
                 EXECUTE format('CREATE TRIGGER %I AFTER %s ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION leasehold.misplaced(%L)',
                     'leasehold_resource_' || deed, deed, target,
-                    CASE deed WHEN 'insert' THEN format(owner, 'NEW') WHEN 'delete' THEN format(owner, 'OLD')
-                        ELSE format(owner, 'OLD') || ' OR ' || format(owner, 'NEW') END,
+                    CASE deed WHEN 'insert' THEN new_row WHEN 'delete' THEN old_row ELSE old_row || ' OR ' || new_row END,
                     resource_column);
             END LOOP;
         END IF;
@@ -452,9 +502,7 @@ BEGIN
 
     -- Privileges -----------------------------------------------------------------------------------
 
-    -- USAGE on the schema is all that a role needs, and it gives no way to the table but the calls.
-    REVOKE ALL ON SCHEMA leasehold FROM PUBLIC;
-    REVOKE ALL ON leasehold.fence, leasehold.kit FROM PUBLIC;
+    -- What was granted since stays, so only the functions, which are made anew, are seen to here.
     GRANT SELECT ON leasehold.protected TO PUBLIC;
     REVOKE ALL ON ALL FUNCTIONS IN SCHEMA leasehold FROM PUBLIC;
     GRANT EXECUTE ON FUNCTION

@@ -28,7 +28,10 @@ BEGIN
     END IF;
 
     IF to_regclass('leasehold.protected') IS NOT NULL THEN
-        SELECT array_agg(target ORDER BY target::text) INTO tables FROM leasehold.protected;
+        -- A partition that was detached still has the trigger that the table above it gave it.
+        SELECT array_agg(DISTINCT t.tgrelid::regclass) INTO tables FROM pg_trigger AS t
+            WHERE t.tgparentid = 0
+                AND t.tgfoid IN ('leasehold.fenced'::regproc, 'leasehold.misplaced'::regproc);
         IF tables IS NOT NULL AND NOT unprotect THEN
             RAISE EXCEPTION 'these tables are in trigger mode: %', array_to_string(tables, ', ')
                 USING ERRCODE = 'dependent_objects_still_exist',

@@ -120,7 +120,8 @@ pub enum Verdict {
     Fenced,
     /// Something got through, or the current holder was refused.
     NotFenced,
-    /// Nothing got through, and nothing did where something had to.
+    /// Nothing got through, and nothing did where something had to, or no such race was run; or
+    /// there was no other.
     Unproven,
     /// It was stopped, or the store went away, before anything got through.
     Unfinished,
@@ -193,8 +194,11 @@ impl Report {
         if hole || judged().any(|row| row.got_through > 0 || row.denied > 0) {
             return Verdict::NotFenced;
         }
-        if self.stopped.is_some() || judged().next().is_none() {
+        if self.stopped.is_some() || self.races.is_empty() {
             return Verdict::Unfinished;
+        }
+        if judged().next().is_none() {
+            return Verdict::Unproven;
         }
         let mut controls = self.races.iter().filter(|row| row.weight == Weight::Control);
         if controls.any(|row| row.got_through > 0) { Verdict::Fenced } else { Verdict::Unproven }
@@ -223,6 +227,7 @@ mod tests {
         assert_eq!(verdict(&[fenced.clone(), row(Weight::Control, 3, 0)], None), Verdict::Fenced);
         assert_eq!(verdict(&[fenced.clone(), row(Weight::Control, 0, 0)], None), Verdict::Unproven);
         assert_eq!(verdict(&[fenced], None), Verdict::Unproven);
+        assert_eq!(verdict(&[row(Weight::Control, 3, 0)], None), Verdict::Unproven);
         assert_eq!(verdict(&[], None), Verdict::Unfinished);
     }
 

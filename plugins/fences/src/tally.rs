@@ -25,6 +25,54 @@ pub(crate) struct Course<'a> {
     pub(crate) rounds: u64,
     pub(crate) has_seal: bool,
     pub(crate) words: &'a Words,
+    /// Of how many steps a write is.
+    pub(crate) steps: usize,
+}
+
+impl Course<'_> {
+    /// Whether this course runs anything of what is wanted.
+    pub(crate) fn runs_any(&self) -> bool {
+        self.races.iter().any(|&(race, _)| self.is_wanted(race))
+    }
+
+    /// What is read before it is sealed runs along with every race that is judged: without a race
+    /// that loses something nothing is shown.
+    fn runs(&self, race: Race, weight: Weight) -> bool {
+        let judged =
+            |&(race, weight): &(Race, Weight)| weight == Weight::Judged && self.is_wanted(race);
+        let along = weight == Weight::Control && race == Race::ReadFirst;
+        self.is_wanted(race) || (along && self.races.iter().any(judged))
+    }
+
+    fn is_wanted(&self, race: Race) -> bool {
+        let named = self.wanted.is_empty() || self.wanted.contains(&race);
+        named && (race != Race::Stopped || self.steps > 1)
+    }
+}
+
+/// That nothing of what is wanted runs is told before anything is made.
+pub(crate) fn check(courses: &[Course<'_>], parts: &[&str]) -> Result<(), Error> {
+    if courses.is_empty() {
+        return Err(Error::Usage(format!("no such part here; there are {}", parts.join(", "))));
+    }
+    if courses.iter().any(Course::runs_any) {
+        return Ok(());
+    }
+    let races: Vec<&str> =
+        courses.iter().flat_map(|course| course.races).map(|(race, _)| race.name()).collect();
+    Err(Error::Usage(format!(
+        "none of these races can run through {}: it has {}",
+        courses.iter().map(|course| course.schema).collect::<Vec<_>>().join(", "),
+        races.join(", "),
+    )))
+}
+
+/// Why a resource that was named is not raced.
+pub(crate) fn in_use(resource: &str, why: &str) -> Error {
+    Error::Usage(format!(
+        "{resource} is in use: {why}. A test overwrites its value, and from then on refuses whoever \
+         holds its lock; say --overwrite if that may be"
+    ))
 }
 
 /// Runs the races of a course, each after the other. Stops at the first that fails.
@@ -37,11 +85,7 @@ pub(crate) async fn run<S: Session>(
 ) -> Result<(), Error> {
     let (mut compares, mut sinks) = (false, false);
     for &(race, weight) in course.races {
-        let wanted = course.wanted.is_empty() || course.wanted.contains(&race);
-        if !wanted || stop.asked() {
-            continue;
-        }
-        if race == Race::Stopped && lanes.first().is_some_and(|lane| lane.older.steps() < 2) {
+        if !course.runs(race, weight) || stop.asked() {
             continue;
         }
         let rounds = match weight {
@@ -69,4 +113,56 @@ pub(crate) async fn run<S: Session>(
         outcome?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: Words = Words { guard: "", one_step: "", seal: "" };
+    const RACES: [(Race, Weight); 4] = [
+        (Race::Equal, Weight::Judged),
+        (Race::Stopped, Weight::Judged),
+        (Race::Updates, Weight::Judged),
+        (Race::ReadFirst, Weight::Control),
+    ];
+
+    fn course(wanted: &[Race]) -> Course<'_> {
+        Course {
+            schema: "set",
+            isolation: None,
+            races: &RACES,
+            wanted,
+            rounds: 1,
+            has_seal: true,
+            words: &WORDS,
+            steps: 1,
+        }
+    }
+
+    fn run_of(wanted: &[Race]) -> Vec<Race> {
+        let course = course(wanted);
+        let runs = RACES.iter().filter(|(race, weight)| course.runs(*race, *weight));
+        runs.map(|(race, _)| *race).collect()
+    }
+
+    #[test]
+    fn a_race_that_is_judged_brings_the_one_that_has_to_lose() {
+        assert_eq!(run_of(&[Race::Updates]), [Race::Updates, Race::ReadFirst]);
+        assert_eq!(run_of(&[]), [Race::Equal, Race::Updates, Race::ReadFirst]);
+        assert_eq!(run_of(&[Race::ReadFirst]), [Race::ReadFirst]);
+        assert_eq!(run_of(&[Race::Stopped]), [], "a write of one step does not stop in between");
+    }
+
+    #[test]
+    fn nothing_to_run_is_wrong_use_and_says_what_there_is() {
+        assert_eq!(check(&[course(&[Race::Updates])], &["set"]), Ok(()));
+        let told = |courses: &[Course<'_>]| match check(courses, &["set", "call"]) {
+            Err(Error::Usage(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(told(&[]).contains("set, call"));
+        let told = told(&[course(&[Race::Once])]);
+        assert!(told.contains("updates") && told.contains("through set"), "{told}");
+    }
 }

@@ -42,7 +42,11 @@ impl Database {
             text.replace(&format!("sslmode={mode}"), "sslmode=require")
         });
         let mut config: Config = address.parse().map_err(|error: tokio_postgres::Error| {
-            Error::Usage(format!("the address of the database: {}", chain(&error)))
+            Error::Usage(format!(
+                "the address of the database: {}; it looks like \
+                 postgres://USER:PASSWORD@HOST:PORT/DATABASE, or host=HOST dbname=DATABASE",
+                chain(&error)
+            ))
         })?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
@@ -130,6 +134,7 @@ mod tests {
         for address in ["postgres://app:hunter2@db:port/x", "host=db password=hunter2 nonsense=1"] {
             let error = Database::new(address, None).expect_err(address);
             assert!(!error.to_string().contains("hunter2"), "{error}");
+            assert!(error.to_string().contains("HOST:PORT/DATABASE"), "{error}");
             assert_eq!(error.code(), "usage");
         }
         let shown = format!("{:?}", Database::new("postgres://a:hunter2@db/x", None));

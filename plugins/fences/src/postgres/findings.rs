@@ -1,7 +1,7 @@
 //! What a database has that weakens a fence, without racing anything.
 
 use super::connect::{rows, value};
-use super::kit::VERSION;
+use super::kit::{Protected, VERSION};
 use crate::error::Error;
 use crate::report::{Finding, Severity};
 use tokio_postgres::Client;
@@ -20,8 +20,10 @@ const UNLOGGED: &str = "SELECT c.relpersistence <> 'p' FROM pg_catalog.pg_class 
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE n.nspname = 'leasehold' AND c.relname = 'fence'";
 
-const DISABLED: &str = "SELECT t.tgrelid::regclass FROM pg_catalog.pg_trigger AS t \
-     WHERE t.tgname = 'leasehold_fence' AND t.tgenabled NOT IN ('O', 'A') ORDER BY 1";
+const FORGETS: &str = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t \
+     JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = 'leasehold' \
+     AND c.relname = 'fence' AND t.tgname = 'keep' AND t.tgenabled = 'A')";
 
 const POWER: &str = "SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user";
 
@@ -30,7 +32,11 @@ const UNAWAITED: &str = "SELECT count(*) > 0 AND current_setting('synchronous_st
      FROM pg_catalog.pg_stat_replication";
 
 /// What can be seen with the rights of this session.
-pub(super) async fn of(client: &Client, version: Option<i64>) -> Result<Vec<Finding>, Error> {
+pub(super) async fn of(
+    client: &Client,
+    version: Option<i64>,
+    protected: &[Protected],
+) -> Result<Vec<Finding>, Error> {
     let mut found = Vec::new();
     for row in rows(client, SETTINGS).await? {
         if let [Some(name), Some(setting)] = row.as_slice() {
@@ -51,12 +57,14 @@ pub(super) async fn of(client: &Client, version: Option<i64>) -> Result<Vec<Find
             Severity::Note,
             "superuser",
             "this is a superuser, whom nothing keeps from writing around a fence",
-            "test with the role of the application",
+            "test with the role of the application: GRANT CREATE ON DATABASE to it for as long as \
+             the test runs, or test statements on a table of yours",
         ));
     }
     if let Some(version) = version {
         found.extend(of_the_kit(client, version).await?);
     }
+    found.extend(protected.iter().filter(|table| !table.enabled).map(of_a_table));
     Ok(found)
 }
 
@@ -110,11 +118,36 @@ async fn of_the_kit(client: &Client, version: i64) -> Result<Vec<Finding>, Error
         let advice = "ALTER TABLE leasehold.fence SET LOGGED";
         found.push(Finding::new(Severity::Hole, "fence_unlogged", detail, advice));
     }
-    for row in rows(client, DISABLED).await? {
-        let table = row.into_iter().next().flatten().unwrap_or_default();
-        let detail = format!("the trigger that protects {table} is disabled");
-        let advice = format!("SELECT leasehold.protect('{table}'), or unprotect it");
-        found.push(Finding::new(Severity::Hole, "trigger_disabled", detail, advice));
+    if version >= 2 && value(client, FORGETS).await?.as_deref() == Some("t") {
+        let detail = "the trigger that keeps rows in leasehold.fence is disabled or gone";
+        let advice = "ALTER TABLE leasehold.fence ENABLE ALWAYS TRIGGER keep";
+        found.push(Finding::new(Severity::Warning, "fence_forgets", detail, advice));
     }
     Ok(found)
+}
+
+/// The advice has all arguments: a call with fewer takes column and strictness away.
+fn of_a_table(protected: &Protected) -> Finding {
+    let detail = format!("a trigger that protects {} is disabled or gone", protected.table);
+    let advice = format!("run {}, or leasehold.unprotect", protected.call);
+    Finding::new(Severity::Hole, "trigger_disabled", detail, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_for_a_table_keeps_its_column_and_strictness() {
+        let call = "SELECT leasehold.protect('inv', 'resource', true)";
+        let table = Protected {
+            table: "inv".to_owned(),
+            column: Some("resource".to_owned()),
+            strict: true,
+            enabled: false,
+            call: call.to_owned(),
+        };
+        assert!(of_a_table(&table).advice.contains(call));
+        assert_eq!(table.to_string(), "inv (column resource, strict, DISABLED)");
+    }
 }

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::report::Finding;
 use serde::Serialize;
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 /// What installs the kit, or brings an older one up to date.
 pub const INSTALL: &str = include_str!("../../postgres/install.sql");
@@ -23,6 +24,34 @@ pub struct Installed {
     pub version: i64,
     /// Roles that may use it now.
     pub granted: Vec<String>,
+    /// Of how many resources an earlier kit had left the highest tokens, if one had.
+    pub taken_over: Option<u64>,
+}
+
+/// A table in trigger mode.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Protected {
+    /// Its name, as SQL takes it.
+    pub table: String,
+    /// The column that names the resource of a row.
+    pub column: Option<String>,
+    /// Whether a token passes for one transaction.
+    pub strict: bool,
+    /// Whether all triggers that do it are enabled.
+    pub enabled: bool,
+    /// The statement that protects it anew as it is.
+    pub call: String,
+}
+
+impl std::fmt::Display for Protected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let column = self.column.as_ref().map(|column| format!("column {column}"));
+        let strict = self.strict.then(|| "strict".to_owned());
+        let disabled = (!self.enabled).then(|| "DISABLED".to_owned());
+        let how: Vec<String> = [column, strict, disabled].into_iter().flatten().collect();
+        f.write_str(&self.table)?;
+        if how.is_empty() { Ok(()) } else { write!(f, " ({})", how.join(", ")) }
+    }
 }
 
 /// What is in a database.
@@ -35,9 +64,11 @@ pub struct Status {
     /// The version that this program installs.
     pub shipped: i64,
     /// The tables in trigger mode.
-    pub protected: Vec<String>,
+    pub protected: Vec<Protected>,
     /// Roles that may use it.
     pub granted: Vec<String>,
+    /// Whether the highest tokens of a kit that was removed are there for the next one.
+    pub tokens_kept: bool,
     /// What weakens the fence.
     pub findings: Vec<Finding>,
 }
@@ -47,7 +78,9 @@ pub struct Status {
 pub struct Removed {
     /// What was there before.
     pub before: Option<i64>,
-    /// Whether the highest tokens are gone as well.
+    /// Of how many resources there were highest tokens, if a kit had left or had any.
+    pub tokens: Option<u64>,
+    /// Whether those are gone as well.
     pub tokens_forgotten: bool,
 }
 
@@ -58,13 +91,19 @@ pub struct Removed {
 pub async fn install(database: &Database, roles: &[String]) -> Result<Installed, Error> {
     let client = database.connect().await?;
     let before = version(&client).await?;
-    client.batch_execute(INSTALL).await.map_err(|error| failure(&error))?;
+    let taken_over = if before.is_none() { tokens(&client).await? } else { None };
+    client.batch_execute(INSTALL).await.map_err(|error| not_installed(&error))?;
     for role in roles {
-        let grant = format!("GRANT USAGE ON SCHEMA leasehold TO {}", identifier(role));
+        let role = if role.eq_ignore_ascii_case("public") {
+            "PUBLIC".to_owned()
+        } else {
+            identifier(role)
+        };
+        let grant = format!("GRANT USAGE ON SCHEMA leasehold TO {role}");
         client.batch_execute(&grant).await.map_err(|error| failure(&error))?;
     }
     let now = version(&client).await?.unwrap_or(VERSION);
-    Ok(Installed { before, version: now, granted: roles.to_vec() })
+    Ok(Installed { before, version: now, granted: roles.to_vec(), taken_over })
 }
 
 /// What is there.
@@ -74,23 +113,82 @@ pub async fn install(database: &Database, roles: &[String]) -> Result<Installed,
 pub async fn status(database: &Database) -> Result<Status, Error> {
     let client = database.connect().await?;
     let version = version(&client).await?;
-    let mut status = Status {
+    let protected = protected(&client).await?;
+    let granted = if version.is_some() { names(&client, GRANTED).await? } else { Vec::new() };
+    Ok(Status {
         store: store(&client).await?,
         version,
         shipped: VERSION,
-        protected: Vec::new(),
-        granted: Vec::new(),
-        findings: findings::of(&client, version).await?,
-    };
-    if version.is_some() {
-        status.protected = names(&client, PROTECTED).await?;
-        status.granted = names(&client, GRANTED).await?;
-    }
-    Ok(status)
+        findings: findings::of(&client, version, &protected).await?,
+        tokens_kept: version.is_none() && has_tokens(&client).await?,
+        protected,
+        granted,
+    })
 }
 
-const PROTECTED: &str = "SELECT t.tgrelid::regclass FROM pg_catalog.pg_trigger AS t \
-     WHERE t.tgname = 'leasehold_fence' AND t.tgparentid = 0 ORDER BY 1";
+/// Triggers on partitions belong to the table that was protected. The arguments of a trigger are
+/// bytes, each followed by a zero: strictness, then the column.
+const PROTECTED: &str = "WITH ours AS (SELECT t.*, position('\\x00'::bytea IN t.tgargs) AS mark, \
+     coalesce((SELECT a.relid FROM pg_catalog.pg_partition_ancestors(t.tgrelid) AS a \
+     WHERE EXISTS (SELECT FROM pg_catalog.pg_trigger AS above WHERE above.tgrelid = a.relid \
+     AND above.tgname = 'leasehold_fence') LIMIT 1), t.tgrelid) AS target \
+     FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
+     WHERE n.nspname = 'leasehold' AND p.proname IN ('fenced', 'misplaced')), \
+     tables AS (SELECT target::regclass::text AS target, \
+     bool_and(tgenabled IN ('O', 'A')) AS enabled, \
+     count(*) FILTER (WHERE tgrelid = target AND tgname LIKE 'leasehold\\_resource\\_%') AS checks, \
+     coalesce(bool_or(substring(tgargs FOR 4) = 'true'::bytea) \
+     FILTER (WHERE tgname = 'leasehold_fence'), false) AS strict, \
+     max(nullif(convert_from(substring(tgargs FROM mark + 1 \
+     FOR greatest(length(tgargs) - mark - 1, 0)), 'UTF8'), '')) \
+     FILTER (WHERE tgname = 'leasehold_fence') AS named \
+     FROM ours GROUP BY target HAVING bool_or(tgname = 'leasehold_fence')) \
+     SELECT target, named, strict, enabled AND (named IS NULL OR checks = 3), \
+     format('SELECT leasehold.protect(%L, %L, %s)', target, named, strict::text) FROM tables ORDER BY 1";
+
+/// The tables in trigger mode.
+pub(super) async fn protected(client: &Client) -> Result<Vec<Protected>, Error> {
+    let yes = |told: Option<String>| told.as_deref() == Some("t");
+    let tables = rows(client, PROTECTED).await?.into_iter().filter_map(|row| {
+        let [table, column, strict, enabled, call] = row.try_into().ok()?;
+        Some(Protected {
+            table: table?,
+            column,
+            strict: yes(strict),
+            enabled: yes(enabled),
+            call: call?,
+        })
+    });
+    Ok(tables.collect())
+}
+
+async fn has_tokens(client: &Client) -> Result<bool, Error> {
+    let there = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c \
+         JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+         WHERE n.nspname = 'leasehold' AND c.relname = 'fence')";
+    Ok(value(client, there).await?.as_deref() == Some("t"))
+}
+
+/// Of how many resources there are highest tokens. For the owner of the table.
+async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
+    if !has_tokens(client).await? {
+        return Ok(None);
+    }
+    let counted = value(client, "SELECT count(*) FROM leasehold.fence").await?;
+    Ok(counted.and_then(|counted| counted.parse().ok()))
+}
+
+fn not_installed(error: &tokio_postgres::Error) -> Error {
+    let told = failure(error);
+    if error.code() != Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+        return told;
+    }
+    Error::Refused(format!(
+        "{told}; whoever installs the kit needs CREATE on the database (GRANT CREATE ON DATABASE \
+         name TO role), and whoever brings it up to date has to own it"
+    ))
+}
 const GRANTED: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
      ELSE pg_catalog.pg_get_userbyid(a.grantee) END \
      FROM pg_catalog.pg_namespace AS n, pg_catalog.aclexplode(n.nspacl) AS a \
@@ -113,6 +211,7 @@ pub struct Removal {
 pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error> {
     let client = database.connect().await?;
     let before = version(&client).await?;
+    let tokens = tokens(&client).await?;
     for (name, wanted) in
         [("leasehold.unprotect", how.unprotect), ("leasehold.forget_tokens", how.forget_tokens)]
     {
@@ -121,8 +220,24 @@ pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error>
             client.batch_execute(&set).await.map_err(|error| failure(&error))?;
         }
     }
-    client.batch_execute(REMOVE).await.map_err(|error| failure(&error))?;
-    Ok(Removed { before, tokens_forgotten: how.forget_tokens })
+    client.batch_execute(REMOVE).await.map_err(|error| not_removed(&error))?;
+    Ok(Removed { before, tokens, tokens_forgotten: how.forget_tokens && tokens.is_some() })
+}
+
+/// The hints are for those who run the script themselves, or for statements of their own.
+fn not_removed(error: &tokio_postgres::Error) -> Error {
+    let told = error.as_db_error();
+    let Some(told) = told.filter(|told| *told.code() == SqlState::DEPENDENT_OBJECTS_STILL_EXIST)
+    else {
+        return failure(error);
+    };
+    let what = format!("{}: {}", told.code().code(), told.message());
+    Error::Refused(match told.detail() {
+        None => format!("{what}; give --unprotect, or call leasehold.unprotect for each"),
+        Some(detail) => format!(
+            "{what} ({detail}); what was built on the kit is not removed with it: drop that first"
+        ),
+    })
 }
 
 /// The version of the kit that is installed. A role that may not look at it learns from the

@@ -20,7 +20,8 @@ mod test;
 
 pub use connect::Database;
 pub use kit::{
-    INSTALL, Installed, REMOVE, Removal, Removed, Status, VERSION, install, remove, status,
+    INSTALL, Installed, Protected, REMOVE, Removal, Removed, Status, VERSION, install, remove,
+    status,
 };
 pub use schemas::Own;
 pub use session::{Isolation, Transactions};

@@ -126,7 +126,8 @@ impl Own {
         let needs_seal = |race: Race| matches!(race, Race::Seals | Race::ReadFirst);
         let races = judged(self.once).into_iter();
         let races = races.filter(|(race, _)| {
-            (has_seal || !needs_seal(*race)) && (*race != Race::Stopped || self.write.len() > 1)
+            (has_seal || !needs_seal(*race))
+                && (*race != Race::Stopped || !self.autocommit || self.write.len() > 1)
         });
         Schema {
             name: "own",

@@ -56,6 +56,14 @@ pub(crate) struct Script {
     pub(crate) refusals: Vec<String>,
 }
 
+impl Script {
+    /// Of how many steps a write is: the commit is one of its own, as a holder may be paused between
+    /// its last statement and the commit as well.
+    pub(crate) fn steps(&self) -> usize {
+        self.write.len() + usize::from(self.transactions != Transactions::Statements)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     client: Client,
@@ -85,12 +93,15 @@ impl Connection {
     async fn run(
         &self,
         what: &str,
-        sql: &str,
+        statement: &Statement,
+        filled: &str,
         of_rows: bool,
     ) -> Result<Answer<Option<String>>, Error> {
-        match self.client.simple_query(sql).await {
+        match self.client.simple_query(filled).await {
             Ok(messages) => Ok(judge(&messages, of_rows)),
-            Err(error) => self.refusal(&error).ok_or_else(|| failure(&error).during(what)),
+            Err(error) => {
+                self.refusal(&error).ok_or_else(|| statement.explain(failure(&error)).during(what))
+            }
         }
     }
 
@@ -114,11 +125,15 @@ impl Connection {
     async fn commit(&mut self) -> Result<Answer<()>, Error> {
         self.open = false;
         // A transaction that failed before says so by rolling back, which is no error.
-        Ok(match self.run("COMMIT", "COMMIT", false).await? {
-            Answer::Done(_) => Answer::Done(()),
-            Answer::Refused(why) => Answer::Refused(why),
-            Answer::Again => Answer::Again,
-        })
+        match self.client.batch_execute("COMMIT").await {
+            Ok(()) => Ok(Answer::Done(())),
+            Err(error) => match self.refusal(&error) {
+                Some(Answer::Done(_)) => Ok(Answer::Done(())),
+                Some(Answer::Refused(why)) => Ok(Answer::Refused(why)),
+                Some(Answer::Again) => Ok(Answer::Again),
+                None => Err(failure(&error).during("COMMIT")),
+            },
+        }
     }
 
     /// Runs the statements of a part in their transaction. The last value that came back.
@@ -137,7 +152,7 @@ impl Connection {
         let mut last = None;
         for statement in statements {
             let of_rows = judged && statement.of_rows();
-            match self.run(what, &statement.fill(holder, 0), of_rows).await? {
+            match self.run(what, statement, &statement.fill(holder, 0), of_rows).await? {
                 Answer::Done(value) => last = value.or(last),
                 other => return Ok(other),
             }
@@ -200,7 +215,7 @@ impl Session for Connection {
     }
 
     fn steps(&self) -> usize {
-        self.script.write.len()
+        self.script.steps()
     }
 
     async fn step(
@@ -210,15 +225,13 @@ impl Session for Connection {
         value: i64,
     ) -> Result<Answer<()>, Error> {
         let script = self.script.clone();
-        let Some(statement) = script.write.get(number) else { return Ok(Answer::Done(())) };
-        let parts = script.transactions == Transactions::Parts;
-        if parts && number == 0 && script.write.len() > 1 {
+        let Some(statement) = script.write.get(number) else { return self.commit().await };
+        if script.transactions == Transactions::Parts && number == 0 {
             self.begin().await?;
         }
         let what = format!("write, statement {}", number + 1);
         let sql = statement.fill(holder, value);
-        match self.run(&what, &sql, statement.of_rows()).await? {
-            Answer::Done(_) if self.open && number + 1 == script.write.len() => self.commit().await,
+        match self.run(&what, statement, &sql, statement.of_rows()).await? {
             Answer::Done(_) => Ok(Answer::Done(())),
             Answer::Refused(why) => Ok(Answer::Refused(why)),
             Answer::Again => Ok(Answer::Again),

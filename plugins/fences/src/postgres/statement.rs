@@ -3,6 +3,7 @@
 //! They are filled in as literals: `SET LOCAL` takes no parameters, and a column of any type takes
 //! a literal.
 
+use crate::error::Error;
 use crate::races::store::Holder;
 
 /// Verbs that change or return rows: none of them means that the write was refused.
@@ -14,6 +15,8 @@ const OF_ROWS: [&str; 8] =
 pub(crate) struct Statement {
     pieces: Vec<Piece>,
     of_rows: bool,
+    /// What looks like a parameter, and may be one that was misspelt.
+    unknown: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +31,18 @@ impl Statement {
     pub(crate) fn new(sql: &str) -> Self {
         let first = sql.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next();
         let first = first.unwrap_or_default().to_ascii_lowercase();
-        Self { pieces: pieces(sql), of_rows: OF_ROWS.contains(&first.as_str()) }
+        let (pieces, unknown) = pieces(sql);
+        Self { pieces, of_rows: OF_ROWS.contains(&first.as_str()), unknown }
+    }
+
+    /// A syntax error, with a parameter that there is not named as its likely cause.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        match (&self.unknown, error) {
+            (Some(name), Error::Refused(why)) if why.starts_with("42601") => Error::Usage(format!(
+                "{why}; is :{name} meant as a parameter? There are :resource, :token and :value"
+            )),
+            (_, error) => error,
+        }
     }
 
     /// Whether it has to return or change a row.
@@ -55,8 +69,9 @@ impl Statement {
 }
 
 /// A parameter counts outside of quotes, and after one colon: two are a cast.
-fn pieces(sql: &str) -> Vec<Piece> {
+fn pieces(sql: &str) -> (Vec<Piece>, Option<String>) {
     let mut pieces = Vec::new();
+    let mut unknown = None;
     let mut text = String::new();
     let mut rest = sql;
     while let Some(first) = rest.chars().next() {
@@ -69,24 +84,33 @@ fn pieces(sql: &str) -> Vec<Piece> {
             pieces.push(parameter);
             rest = after;
         } else {
+            if let Some(name) = named(rest, text.ends_with(':')) {
+                unknown.get_or_insert(name.to_owned());
+            }
             text.push(first);
             rest = &rest[first.len_utf8()..];
         }
     }
     pieces.push(Piece::Text(text));
-    pieces
+    (pieces, unknown)
+}
+
+/// The name after a colon, if it is one: a number is the end of a slice.
+fn named(rest: &str, after_colon: bool) -> Option<&str> {
+    let name = rest.strip_prefix(':').filter(|_| !after_colon)?;
+    let end = name.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(name.len());
+    Some(&name[..end]).filter(|name| name.starts_with(|c: char| c.is_alphabetic() || c == '_'))
 }
 
 fn parameter(rest: &str, after_colon: bool) -> Option<(Piece, &str)> {
-    let name = rest.strip_prefix(':').filter(|_| !after_colon)?;
-    let end = name.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(name.len());
-    let piece = match &name[..end] {
+    let name = named(rest, after_colon)?;
+    let piece = match name {
         "resource" => Piece::Resource,
         "token" => Piece::Token,
         "value" => Piece::Value,
         _ => return None,
     };
-    Some((piece, &name[end..]))
+    Some((piece, &rest[1 + name.len()..]))
 }
 
 /// The length of the quoted text that starts here, or 0. An end that is missing is the server's to
@@ -142,6 +166,20 @@ mod tests {
             "SELECT 'it''s :token', 'open :token"
         );
         assert_eq!(filled("größer :token ß"), "größer 34 ß");
+    }
+
+    #[test]
+    fn a_misspelt_parameter_is_named_where_the_syntax_is_wrong() {
+        let told = |sql, why: &str| {
+            Statement::new(sql).explain(Error::Refused(why.to_owned())).to_string()
+        };
+        let syntax = "42601: syntax error at or near \":\"";
+        assert!(told("SELECT 1 WHERE a = :resourc", syntax).contains(":resourc meant"));
+        for sql in ["SELECT a[1:2] FRM t", "SELECT :token FRM t", "SELECT a::text, ':x' FRM t"] {
+            assert_eq!(told(sql, syntax), syntax, "{sql}");
+        }
+        let other = "42P01: relation \"t\" does not exist";
+        assert_eq!(told("SELECT a[1:b] FROM t", other), other);
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct Wanted {
     pub own: Option<Own>,
     /// Names of resources, instead of the test's own.
     pub resources: Vec<String>,
+    /// Whether those may be resources that somebody has.
+    pub overwrite: bool,
     /// The lowest token that is used.
     pub token_from: u64,
 }
@@ -63,14 +65,19 @@ struct Test<'a> {
     admin: Client,
     /// Where the tables of the test are.
     place: String,
+    schemas: Vec<Schema>,
     /// With the highest token that was used.
     resources: Vec<(String, u64)>,
+    /// What the fence of the kit had seen of each before the test.
+    seen: Vec<Option<u64>>,
+    /// Whether a setup of the user's has made anything.
+    made: bool,
 }
 
 /// Races stale and current holders through the kit, or through the user's statements.
 ///
 /// # Errors
-/// When there is nothing to test or it cannot begin. Whatever goes wrong later is in the report.
+/// When there is nothing to test, a resource that was named is in use, or it cannot begin. Whatever goes wrong later is in the report.
 pub async fn test(
     database: &Database,
     wanted: &Wanted,
@@ -90,18 +97,32 @@ pub async fn test(
                 .to_owned(),
         ));
     }
+    let courses: Vec<_> = test.wanted_schemas().map(|schema| test.course(schema, None)).collect();
+    let parts: Vec<&str> = test.schemas.iter().map(|schema| schema.name).collect();
+    tally::check(&courses, &parts)?;
+    if version.is_some() {
+        test.go_on_above().await?;
+    }
+    test.spare_what_is_used().await?;
     let mut report = Report::new(kit::store(&test.admin).await?, version);
-    for finding in findings::of(&test.admin, version).await? {
+    // Tables of others in trigger mode are no part of what is tested.
+    for mut finding in findings::of(&test.admin, version, &[]).await? {
+        if wanted.own.is_some() {
+            // It may be about a part that these statements do not use: the races tell.
+            finding.severity = finding.severity.min(Severity::Warning);
+        }
         report.find(finding);
     }
     let outcome = tokio::select! {
-        outcome = test.run(version, &mut report, stop, tell) => outcome,
+        outcome = test.run(&mut report, stop, tell) => outcome,
         () = stop.overdue() => Ok(()),
     };
     report.stopped = outcome.as_ref().err().map(Stopped::from).or_else(|| stop.why());
-    report.left = test.tidy().await;
-    if version.is_some() && wanted.resources.is_empty() {
-        report.find(test.rows_stay());
+    report.left = test.tidy(version).await;
+    if version.is_some()
+        && let Some(finding) = test.rows_stay().await
+    {
+        report.find(finding);
     }
     Ok(report.conclude())
 }
@@ -121,29 +142,41 @@ impl<'a> Test<'a> {
             wanted.resources.clone()
         };
         let before = wanted.token_from.saturating_sub(1);
-        let resources = names.into_iter().map(|name| (name, before)).collect();
-        Ok(Self { database, wanted, admin, place, resources })
+        let resources: Vec<_> = names.into_iter().map(|name| (name, before)).collect();
+        let seen = vec![None; resources.len()];
+        let schemas = match &wanted.own {
+            Some(own) => vec![own.schema()],
+            None => of_the_kit(&format!("{place}.tried"), &format!("{place}.protected")),
+        };
+        Ok(Self { database, wanted, admin, place, schemas, resources, seen, made: false })
     }
 
-    async fn run(
-        &mut self,
-        version: Option<i64>,
-        report: &mut Report,
-        stop: &Stop,
-        tell: Tell<'_>,
-    ) -> Result<(), Error> {
-        if version.is_some() {
-            self.go_on_above().await?;
-        }
-        let schemas = match &self.wanted.own {
-            Some(own) => vec![own.schema()],
-            None => self.prepare().await?,
-        };
+    fn wanted_schemas(&self) -> impl Iterator<Item = &Schema> {
         let named = &self.wanted.schemas;
-        for schema in schemas
-            .iter()
-            .filter(|one| named.is_empty() || named.iter().any(|name| name == one.name))
-        {
+        let is_named =
+            |one: &&Schema| named.is_empty() || named.iter().any(|name| name == one.name);
+        self.schemas.iter().filter(is_named)
+    }
+
+    fn course<'c>(&'c self, schema: &'c Schema, isolation: Option<Isolation>) -> Course<'c> {
+        Course {
+            schema: schema.name,
+            isolation: isolation.map(Isolation::name),
+            races: &schema.races,
+            wanted: &self.wanted.races,
+            rounds: self.wanted.rounds,
+            has_seal: !schema.script.seal.is_empty(),
+            words: &WORDS,
+            steps: schema.script.steps(),
+        }
+    }
+
+    async fn run(&mut self, report: &mut Report, stop: &Stop, tell: Tell<'_>) -> Result<(), Error> {
+        if self.wanted.own.is_none() {
+            self.prepare().await?;
+        }
+        let schemas: Vec<Schema> = self.wanted_schemas().cloned().collect();
+        for schema in &schemas {
             for isolation in &self.wanted.isolations {
                 if !stop.asked() {
                     self.race(schema, *isolation, report, stop, tell).await?;
@@ -155,24 +188,65 @@ impl<'a> Test<'a> {
 
     /// The fence of an earlier test still has its tokens.
     async fn go_on_above(&mut self) -> Result<(), Error> {
-        let ask = Statement::new("SELECT leasehold.highest_token(:resource)");
-        for (resource, token) in &mut self.resources {
-            let sql = ask.fill(Holder { resource, token: 0 }, 0);
-            let highest = value(&self.admin, &sql).await?.and_then(|highest| highest.parse().ok());
-            *token = highest.unwrap_or(0).max(*token);
+        self.seen = self.highest().await?;
+        for ((_, token), seen) in self.resources.iter_mut().zip(&self.seen) {
+            *token = seen.unwrap_or(0).max(*token);
         }
         Ok(())
     }
 
-    /// The tables of the test's own, and the schemas on them.
-    async fn prepare(&self) -> Result<Vec<Schema>, Error> {
+    /// What the fence of the kit has seen of each resource.
+    async fn highest(&self) -> Result<Vec<Option<u64>>, Error> {
+        let ask = Statement::new("SELECT leasehold.highest_token(:resource)");
+        let mut seen = Vec::new();
+        for (resource, _) in &self.resources {
+            let sql = ask.fill(Holder { resource, token: 0 }, 0);
+            seen.push(value(&self.admin, &sql).await?.and_then(|highest| highest.parse().ok()));
+        }
+        Ok(seen)
+    }
+
+    /// A resource that was named may be somebody's: its value would be overwritten, and whoever
+    /// holds its lock would be refused from then on.
+    async fn spare_what_is_used(&self) -> Result<(), Error> {
+        if self.wanted.resources.is_empty() || self.wanted.overwrite {
+            return Ok(());
+        }
+        for ((resource, token), seen) in self.resources.iter().zip(&self.seen) {
+            let why = match seen {
+                Some(seen) => format!("the fence has seen its token {seen}"),
+                None if self.finds_a_value(resource, *token).await => {
+                    "--read finds a value of it".to_owned()
+                }
+                None => continue,
+            };
+            return Err(tally::in_use(resource, &why));
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the read shows in the races.
+    async fn finds_a_value(&self, resource: &str, token: u64) -> bool {
+        let Some(own) = &self.wanted.own else { return false };
+        for statement in own.schema().script.read {
+            let sql = statement.fill(Holder { resource, token: token.max(1) }, 0);
+            if value(&self.admin, &sql).await.is_ok_and(|found| found.is_some()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The tables of the test's own.
+    async fn prepare(&self) -> Result<(), Error> {
         let (table, trigger_table) =
             (format!("{}.tried", self.place), format!("{}.protected", self.place));
         let made = self.execute(&format!("CREATE SCHEMA {}", self.place)).await;
         made.map_err(|error| {
             error.during(
                 "the test makes a schema of its own, for which its role needs CREATE on the \
-                 database; or give it statements on a table of yours",
+                 database (GRANT CREATE ON DATABASE name TO role); or give it statements on a \
+                 table of yours",
             )
         })?;
         for table in [&table, &trigger_table] {
@@ -186,8 +260,7 @@ impl<'a> Test<'a> {
             let row = row(&trigger_table);
             self.execute(&row.fill(Holder { resource, token: 0 }, 0)).await?;
         }
-        self.execute(&format!("SELECT leasehold.protect('{trigger_table}', 'resource')")).await?;
-        Ok(of_the_kit(&table, &trigger_table))
+        self.execute(&format!("SELECT leasehold.protect('{trigger_table}', 'resource')")).await
     }
 
     async fn race(
@@ -202,17 +275,9 @@ impl<'a> Test<'a> {
             // A test that was killed may have left rows with the same names.
             self.clean(schema).await?;
         }
-        self.for_each_resource(&schema.setup).await.map_err(|error| error.during("setup"))?;
+        self.set_up(schema).await?;
         let mut lanes = self.lanes(schema, isolation).await?;
-        let course = Course {
-            schema: schema.name,
-            isolation: Some(isolation.name()),
-            races: &schema.races,
-            wanted: &self.wanted.races,
-            rounds: self.wanted.rounds,
-            has_seal: !schema.script.seal.is_empty(),
-            words: &WORDS,
-        };
+        let course = self.course(schema, Some(isolation));
         let outcome = tally::run(course, &mut lanes, report, stop, tell).await;
         for ((_, token), lane) in self.resources.iter_mut().zip(&lanes) {
             *token = lane.token;
@@ -222,8 +287,32 @@ impl<'a> Test<'a> {
         self.clean(schema).await
     }
 
-    async fn clean(&self, schema: &Schema) -> Result<(), Error> {
-        self.for_each_resource(&schema.cleanup).await.map_err(|error| error.during("cleanup"))
+    async fn set_up(&mut self, schema: &Schema) -> Result<(), Error> {
+        for at in 0..self.resources.len() {
+            let done = self.execute_for(at, &schema.setup).await;
+            self.made |= done.is_ok() || (self.each_commits() && schema.setup.len() > 1);
+            done.map_err(|error| self.of_an_earlier_test(error).during("setup"))?;
+        }
+        Ok(())
+    }
+
+    fn of_an_earlier_test(&self, error: Error) -> Error {
+        match error {
+            Error::Refused(why) if why.starts_with("23505") => Error::Refused(format!(
+                "{why}; an earlier test may have left rows of {}: --cleanup removes them before \
+                 and after a test",
+                self.names()
+            )),
+            other => other,
+        }
+    }
+
+    async fn clean(&mut self, schema: &Schema) -> Result<(), Error> {
+        for at in 0..self.resources.len() {
+            let done = self.execute_for(at, &schema.cleanup).await;
+            done.map_err(|error| error.during("cleanup"))?;
+        }
+        Ok(())
     }
 
     async fn lanes(
@@ -252,13 +341,32 @@ impl<'a> Test<'a> {
         Ok(lanes)
     }
 
-    async fn for_each_resource(&self, statements: &[Statement]) -> Result<(), Error> {
-        for (resource, token) in &self.resources {
-            for statement in statements {
-                self.execute(&statement.fill(Holder { resource, token: *token }, 0)).await?;
+    fn each_commits(&self) -> bool {
+        self.wanted.own.as_ref().is_some_and(|own| own.autocommit)
+    }
+
+    /// Runs statements for one resource, in one transaction unless each is to commit by itself.
+    /// They have a token of their own, as tables in trigger mode ask for one.
+    async fn execute_for(&mut self, at: usize, statements: &[Statement]) -> Result<(), Error> {
+        let Some((resource, token)) = self.resources.get_mut(at) else { return Ok(()) };
+        *token += 1;
+        let holder = Holder { resource, token: *token };
+        let filled: Vec<_> =
+            statements.iter().map(|statement| (statement, statement.fill(holder, 0))).collect();
+        let together = filled.len() > 1 && !self.each_commits();
+        if together {
+            self.execute("BEGIN").await?;
+        }
+        for (statement, sql) in &filled {
+            if let Err(error) = self.execute(sql).await {
+                if together {
+                    // Whatever comes of it, the first error is the one to tell.
+                    let _ = self.execute("ROLLBACK").await;
+                }
+                return Err(statement.explain(error));
             }
         }
-        Ok(())
+        if together { self.execute("COMMIT").await } else { Ok(()) }
     }
 
     async fn execute(&self, sql: &str) -> Result<(), Error> {
@@ -266,13 +374,13 @@ impl<'a> Test<'a> {
     }
 
     /// Removes what the test made. What is still there, if the database lets it not or is gone.
-    async fn tidy(&mut self) -> Vec<String> {
+    async fn tidy(&mut self, version: Option<i64>) -> Vec<String> {
         let mut last = None;
         for attempt in 0..TIDY_TRIES {
             if attempt > 0 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            match tokio::time::timeout(TIDY_TIME, self.try_to_tidy()).await {
+            match tokio::time::timeout(TIDY_TIME, self.try_to_tidy(version)).await {
                 Ok(Ok(left)) => return left,
                 Ok(Err(error)) => last = Some(error),
                 Err(_) => last = Some(Error::Unreachable("no answer".to_owned())),
@@ -285,7 +393,7 @@ impl<'a> Test<'a> {
         }]
     }
 
-    async fn try_to_tidy(&mut self) -> Result<Vec<String>, Error> {
+    async fn try_to_tidy(&mut self, version: Option<i64>) -> Result<Vec<String>, Error> {
         if self.admin.is_closed() {
             self.admin = self.database.connect().await?;
         }
@@ -296,15 +404,25 @@ impl<'a> Test<'a> {
             self.place
         ))
         .await?;
-        if let Some(own) = &self.wanted.own {
-            self.for_each_resource(&own.schema().cleanup)
-                .await
-                .map_err(|error| error.during("cleanup"))?;
+        let mut left = Vec::new();
+        if let Some(own) = &self.wanted.own
+            && (self.made || own.setup.is_empty())
+        {
+            if version.is_some() {
+                // Races that were given up have not told how far they had come.
+                let highest = self.highest().await?;
+                for ((_, token), seen) in self.resources.iter_mut().zip(highest) {
+                    *token = seen.unwrap_or(0).max(*token);
+                }
+            }
+            self.clean(&own.schema()).await?;
+            if own.cleanup.is_empty() && self.made {
+                left.push(format!("what --setup made for {}: give --cleanup", self.names()));
+            }
         }
         // Those of tests that were killed as well: only one test runs at a time.
         let like =
             format!("SELECT nspname FROM pg_namespace WHERE nspname ~ '^{PREFIX}[0-9a-f]{{8}}$'");
-        let mut left = Vec::new();
         for place in rows(&self.admin, &like).await?.into_iter().flatten().flatten() {
             if let Err(error) = self.execute(&format!("DROP SCHEMA {place} CASCADE")).await {
                 if matches!(error, Error::Unreachable(_)) || place == self.place {
@@ -321,12 +439,17 @@ impl<'a> Test<'a> {
         names.join(", ")
     }
 
-    fn rows_stay(&self) -> Finding {
-        Finding::new(
-            Severity::Note,
-            "fence_rows_stay",
-            format!("leasehold.fence keeps {} rows of this test", self.resources.len()),
-            "a fence never forgets a token; the next test uses the same rows",
-        )
+    /// What the fence of the kit has seen of this test.
+    async fn rows_stay(&self) -> Option<Finding> {
+        let highest = self.highest().await.ok()?;
+        let risen = highest.iter().zip(&self.seen).filter(|(now, before)| now > before).count();
+        let advice = if self.wanted.resources.is_empty() {
+            "a fence never forgets a token; the next test uses the same rows".to_owned()
+        } else {
+            let most = highest.iter().flatten().max().copied().unwrap_or_default();
+            format!("a fence never forgets a token: who writes these needs one of {most} or above")
+        };
+        let detail = format!("leasehold.fence keeps the tokens of this test in {risen} rows");
+        (risen > 0).then(|| Finding::new(Severity::Note, "fence_rows_stay", detail, advice))
     }
 }

@@ -35,6 +35,10 @@ pub(crate) fn of(tried: Tried<'_>, count: &Count, words: &Words) -> Vec<Finding>
         return tame(tried, count).into_iter().collect();
     }
     let mut found = Vec::new();
+    if !tried.has_seal && count.unchecked > 0 {
+        // Worse than a missing seal: it would not help.
+        found.push(unchecked(tried, count, words));
+    }
     if count.through > 0 {
         found.push(hole(tried, count, words));
     }
@@ -86,6 +90,17 @@ fn hole(tried: Tried<'_>, count: &Count, words: &Words) -> Finding {
         count.rounds,
     );
     Finding::new(Severity::Hole, code, detail, advice)
+}
+
+fn unchecked(tried: Tried<'_>, count: &Count, words: &Words) -> Finding {
+    let detail = format!(
+        "{}, {}: {} stale writes were accepted after the write of a newer holder: the write does \
+         not compare its token",
+        tried.schema,
+        tried.race.name(),
+        count.unchecked,
+    );
+    Finding::new(Severity::Hole, "no_check", detail, words.guard)
 }
 
 fn denied(tried: Tried<'_>, count: &Count) -> Finding {
@@ -147,6 +162,9 @@ mod tests {
         let through = Count { rounds: 9, through: 1, ..Count::default() };
         assert_eq!(found(Race::Paused, true, false, &through), ["no_check"]);
         assert_eq!(found(Race::Paused, false, false, &through), ["no_seal"]);
+        let blind = Count { rounds: 9, through: 9, unchecked: 4, ..Count::default() };
+        assert_eq!(found(Race::Paused, false, false, &blind), ["no_check", "no_seal"]);
+        assert_eq!(found(Race::Paused, true, false, &blind), ["no_check"]);
         assert_eq!(found(Race::OnTheWire, true, true, &through), ["two_steps"]);
         assert_eq!(found(Race::Updates, true, false, &through), ["no_check"]);
         assert_eq!(found(Race::Seals, true, true, &through), ["token_sinks"]);

@@ -12,6 +12,8 @@ pub(crate) struct Count {
     pub(crate) retries: u64,
     /// Stale writes that were accepted, and accepted writes that are gone.
     pub(crate) through: u64,
+    /// Stale writes that were accepted after a newer holder's write: nothing compares the token.
+    pub(crate) unchecked: u64,
     /// Writes of the holder itself that were refused.
     pub(crate) denied: u64,
     /// How a refusal looks.
@@ -40,6 +42,7 @@ impl AddAssign for Count {
         self.refused += other.refused;
         self.retries += other.retries;
         self.through += other.through;
+        self.unchecked += other.unchecked;
         self.denied += other.denied;
         if self.refusal.is_none() {
             self.refusal = other.refusal;

@@ -67,6 +67,7 @@ impl<S: Session> Lane<S> {
         let after = read(&mut self.newer, new, count).await?;
         count.balance(accepted, before, after);
         count.through = u64::from(stale).max(count.through);
+        count.unchecked = u64::from(stale && newer_first && accepted > 0);
         Ok(())
     }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 /// More serialisation failures in a row than this are a store that never lets anybody through.
 const AGAIN_MAX: u32 = 1_000;
 
+const VALUE_MAX: u64 = 1 << 53;
+
 /// In which order a new holder begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -44,7 +46,7 @@ async fn attempt(
         }
     }
     let value = match session.read(holder).await? {
-        Answer::Done(value) => value,
+        Answer::Done(value) => counted(value)?,
         Answer::Refused(why) => return Ok(Answer::Refused(why)),
         Answer::Again => return Ok(Answer::Again),
     };
@@ -88,12 +90,22 @@ pub(crate) async fn read(
 ) -> Result<i64, Error> {
     for failures in 0..AGAIN_MAX {
         match session.read(holder).await? {
-            Answer::Done(value) => return Ok(value),
+            Answer::Done(value) => return counted(value),
             Answer::Refused(why) => return Err(Error::Refused(format!("read: {why}"))),
             Answer::Again => again(session, failures, count).await?,
         }
     }
     Err(never())
+}
+
+/// The value counts writes from 0 on: a far larger number is something else, and cannot be counted.
+fn counted(value: i64) -> Result<i64, Error> {
+    if value.unsigned_abs() <= VALUE_MAX {
+        return Ok(value);
+    }
+    Err(Error::Usage(format!(
+        "the read answers {value}, and has to answer the number of writes since --setup made it as 0"
+    )))
 }
 
 /// Writes. Whether that was accepted.

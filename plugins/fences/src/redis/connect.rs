@@ -28,7 +28,12 @@ impl Server {
     /// # Errors
     /// [`Error::Usage`] when the address or the file cannot be understood.
     pub fn new(address: &str, ca_file: Option<&Path>) -> Result<Self, Error> {
-        let wrong = |error: RedisError| Error::Usage(format!("the address of the Redis: {error}"));
+        let wrong = |error: RedisError| {
+            Error::Usage(format!(
+                "the address of the Redis: {error}; it looks like redis://HOST:PORT or \
+                 rediss://USER:PASSWORD@HOST:PORT"
+            ))
+        };
         let Some(path) = ca_file else { return Client::open(address).map(Self).map_err(wrong) };
         if !address.starts_with("rediss://") {
             return Err(Error::Usage("a CA file is for a rediss:// address".to_owned()));
@@ -96,6 +101,7 @@ mod tests {
         for address in ["http://u:hunter2@db", "redis://:hunter2@db:port", ""] {
             let error = Server::new(address, None).expect_err(address);
             assert!(!error.to_string().contains("hunter2"), "{error}");
+            assert!(error.to_string().contains("redis://HOST:PORT"), "{error}");
             assert_eq!(error.code(), "usage");
         }
         let shown = format!("{:?}", Server::new("redis://:hunter2@db/0", None));

@@ -13,6 +13,8 @@ pub const INSTALL: &str = include_str!("../../redis/leasehold.lua");
 /// The version that it has.
 pub const VERSION: i64 = 2;
 
+const HIDDEN: &str = "a Redis whose version this user may not see";
+
 /// What an installation did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Installed {
@@ -108,7 +110,12 @@ pub(super) async fn store(connection: &mut MultiplexedConnection) -> Result<Stri
     let mut ask = cmd("INFO");
     ask.arg("server");
     let told: Result<Value, _> = ask.query_async(connection).await;
-    let told = text(&told.map_err(|error| failure(&error))?).unwrap_or_default();
+    let told = match told {
+        Ok(told) => text(&told).unwrap_or_default(),
+        // What it is called matters less than what it does.
+        Err(error) if error.code() == Some("NOPERM") => return Ok(HIDDEN.to_owned()),
+        Err(error) => return Err(failure(&error)),
+    };
     let field = |name: &str| told.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     Ok(match (field("valkey_version:"), field("redis_version:")) {
         (Some(version), _) => format!("Valkey {version}"),

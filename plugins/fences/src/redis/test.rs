@@ -1,7 +1,7 @@
 //! The test: makes what it needs, races, and tidies up whatever happened.
 
 use super::command::Command;
-use super::connect::{Server, failure};
+use super::connect::{Server, failure, text};
 use super::schemas::{Own, Schema, of_the_library};
 use super::session::Connection;
 use super::{findings, library};
@@ -10,11 +10,11 @@ use crate::races::Race;
 use crate::races::advice::Words;
 use crate::races::lane::Lane;
 use crate::races::store::Holder;
-use crate::report::{Report, Stopped};
+use crate::report::{Finding, Report, Severity, Stopped};
 use crate::stop::Stop;
 use crate::tally::{self, Course, Tell};
-use ::redis::Value;
 use ::redis::aio::MultiplexedConnection;
+use ::redis::{Value, cmd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub struct Wanted {
     pub own: Option<Own>,
     /// Names of resources, instead of the test's own.
     pub resources: Vec<String>,
+    /// Whether those may be resources that somebody has.
+    pub overwrite: bool,
     /// The lowest token that is used.
     pub token_from: u64,
 }
@@ -56,6 +58,8 @@ struct Test<'a> {
     schemas: Vec<Schema>,
     /// With the highest token that was used.
     resources: Vec<(String, u64)>,
+    /// Whether a setup has made anything.
+    made: bool,
 }
 
 /// Races stale and current holders through the library, or through the user's commands.
@@ -77,6 +81,10 @@ pub async fn test(
                 .to_owned(),
         ));
     }
+    let courses: Vec<_> = test.wanted_schemas().map(|schema| test.course(schema)).collect();
+    let parts: Vec<&str> = test.schemas.iter().map(|schema| schema.name).collect();
+    tally::check(&courses, &parts)?;
+    test.spare_what_is_used(version).await?;
     let mut report = Report::new(library::store(&mut test.admin).await?, version);
     for finding in findings::of(&mut test.admin, version).await? {
         report.find(finding);
@@ -87,6 +95,9 @@ pub async fn test(
     };
     report.stopped = outcome.as_ref().err().map(Stopped::from).or_else(|| stop.why());
     report.left = test.tidy().await;
+    if let Some(finding) = test.keys_stay().await {
+        report.find(finding);
+    }
     Ok(report.conclude())
 }
 
@@ -104,14 +115,59 @@ impl<'a> Test<'a> {
         };
         let before = wanted.token_from.saturating_sub(1);
         let resources = names.into_iter().map(|name| (name, before)).collect();
-        Ok(Self { server, wanted, admin: server.connect().await?, schemas, resources })
+        Ok(Self { server, wanted, admin: server.connect().await?, schemas, resources, made: false })
+    }
+
+    fn wanted_schemas(&self) -> impl Iterator<Item = &Schema> {
+        let named = &self.wanted.schemas;
+        let is_named =
+            |one: &&Schema| named.is_empty() || named.iter().any(|name| name == one.name);
+        self.schemas.iter().filter(is_named)
+    }
+
+    fn course<'c>(&'c self, schema: &'c Schema) -> Course<'c> {
+        Course {
+            schema: schema.name,
+            isolation: None,
+            races: &schema.races,
+            wanted: &self.wanted.races,
+            rounds: self.wanted.rounds,
+            has_seal: !schema.script.seal.is_empty(),
+            words: &WORDS,
+            steps: schema.script.write.len(),
+        }
+    }
+
+    /// A resource that was named may be somebody's: its value would be overwritten, and whoever
+    /// holds its lock would be refused from then on.
+    async fn spare_what_is_used(&mut self, version: Option<i64>) -> Result<(), Error> {
+        if self.wanted.resources.is_empty() || self.wanted.overwrite {
+            return Ok(());
+        }
+        let seen = Command::new("FCALL leasehold_highest 1 fence:{:resource}")?;
+        let reads = self.schemas.first().map(|schema| schema.script.read.clone());
+        for (resource, token) in &self.resources {
+            let holder = Holder { resource, token: *token };
+            let mut asked: Vec<_> =
+                reads.iter().flatten().map(|read| (read, "there is a value of it")).collect();
+            if version.is_some() {
+                asked.push((&seen, "its fence has seen a token"));
+            }
+            for (command, why) in asked {
+                // What is wrong with the read shows in the races.
+                let told = command.fill(holder, 0).query_async::<Value>(&mut self.admin).await;
+                if told.is_ok_and(|told| text(&told).is_some()) {
+                    return Err(tally::in_use(resource, why));
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn run(&mut self, report: &mut Report, stop: &Stop, tell: Tell<'_>) -> Result<(), Error> {
-        let named = &self.wanted.schemas;
-        for schema in self.schemas.clone() {
-            let wanted = named.is_empty() || named.iter().any(|name| name == schema.name);
-            if wanted && !stop.asked() {
+        let schemas: Vec<Schema> = self.wanted_schemas().cloned().collect();
+        for schema in schemas {
+            if !stop.asked() {
                 self.race(&schema, report, stop, tell).await?;
             }
         }
@@ -125,7 +181,9 @@ impl<'a> Test<'a> {
         stop: &Stop,
         tell: Tell<'_>,
     ) -> Result<(), Error> {
-        self.for_each_resource(&schema.setup).await.map_err(|error| error.during("setup"))?;
+        let set_up = self.for_each_resource(&schema.setup).await;
+        set_up.map_err(|error| self.with_rights(error).during("setup"))?;
+        self.made = true;
         let script = Arc::new(schema.script.clone());
         let mut lanes = Vec::new();
         for (resource, token) in &self.resources {
@@ -142,20 +200,44 @@ impl<'a> Test<'a> {
                 watcher: open().await?,
             });
         }
-        let course = Course {
-            schema: schema.name,
-            isolation: None,
-            races: &schema.races,
-            wanted: &self.wanted.races,
-            rounds: self.wanted.rounds,
-            has_seal: !schema.script.seal.is_empty(),
-            words: &WORDS,
-        };
+        let course = self.course(schema);
         let outcome = tally::run(course, &mut lanes, report, stop, tell).await;
         for ((_, token), lane) in self.resources.iter_mut().zip(&lanes) {
             *token = lane.token;
         }
-        outcome
+        outcome.map_err(|error| self.with_rights(error))
+    }
+
+    /// What a user needs for the test is more than what an application does.
+    fn with_rights(&self, error: Error) -> Error {
+        match error {
+            Error::Refused(why) if why.contains("NOPERM") && self.wanted.own.is_none() => {
+                Error::Refused(format!(
+                    "{why}; a test has keys of its own, for which this user needs the selector \
+                     (+fcall +hmget +hset +hget +exists +persist +get +set +setex +del \
+                     ~fence:{{leasehold-fence-test/* ~{{leasehold-fence-test/*)"
+                ))
+            }
+            other => other,
+        }
+    }
+
+    /// The fences that are still there after the cleanup of the user.
+    async fn keys_stay(&mut self) -> Option<Finding> {
+        self.wanted.own.as_ref()?;
+        let mut there = Vec::new();
+        for (resource, _) in &self.resources {
+            let fence = format!("fence:{{{resource}}}");
+            let mut ask = cmd("EXISTS");
+            ask.arg(&fence);
+            if ask.query_async::<i64>(&mut self.admin).await.ok()? > 0 {
+                there.push(fence);
+            }
+        }
+        let detail = format!("the fences of this test stay: {}", there.join(", "));
+        let advice = "add DEL fence:{:resource} to --cleanup: nobody holds a lock on resources of \
+                      the test's own";
+        (!there.is_empty()).then(|| Finding::new(Severity::Note, "fence_keys_stay", detail, advice))
     }
 
     async fn for_each_resource(&mut self, commands: &[Command]) -> Result<(), Error> {
@@ -174,7 +256,7 @@ impl<'a> Test<'a> {
         let mut last = None;
         for attempt in 0..TIDY_TRIES {
             match tokio::time::timeout(TIDY_TIME, self.try_to_tidy(attempt)).await {
-                Ok(Ok(())) => return Vec::new(),
+                Ok(Ok(())) => return self.without_cleanup(),
                 Ok(Err(error)) => last = Some(error),
                 Err(_) => last = Some(Error::Unreachable("no answer".to_owned())),
             }
@@ -182,6 +264,15 @@ impl<'a> Test<'a> {
         let why = last.map(|error| error.to_string()).unwrap_or_default();
         let names: Vec<&str> = self.resources.iter().map(|(name, _)| name.as_str()).collect();
         vec![format!("perhaps the keys of {} ({why})", names.join(", "))]
+    }
+
+    fn without_cleanup(&self) -> Vec<String> {
+        let without = |own: &Own| own.cleanup.is_empty() && !own.setup.is_empty() && self.made;
+        if !self.wanted.own.as_ref().is_some_and(without) {
+            return Vec::new();
+        }
+        let names: Vec<&str> = self.resources.iter().map(|(name, _)| name.as_str()).collect();
+        vec![format!("what --setup made for {}: give --cleanup", names.join(", "))]
     }
 
     async fn try_to_tidy(&mut self, attempt: u32) -> Result<(), Error> {

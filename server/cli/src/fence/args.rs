@@ -18,15 +18,38 @@ show it.
 
 Example:
   leasehold fence install --postgres postgres://owner@db/shop --grant-to app
-  leasehold fence test --postgres postgres://app@db/shop";
+  psql postgres://owner@db/shop -c 'GRANT CREATE ON DATABASE shop TO app'
+  leasehold fence test --postgres postgres://app@db/shop
+  psql postgres://owner@db/shop -c 'REVOKE CREATE ON DATABASE shop FROM app'
+The test makes a schema of its own, hence the GRANT; tests of statements of your own need none.";
 
 const AFTER_TEST: &str = "\
 Races stale and current holders through the store, and reports what got through. Without statements
-it makes tables of its own, tests each part of what `fence install` installed, and removes them.
+it makes tables of its own, tests each part of what `fence install` installed, and removes them. In
+PostgreSQL its role needs USAGE on the schema leasehold, and CREATE on the database for that.
+
+The races, in each of which what the current holder writes must stay:
+  equal-token       the holder writes three times
+  once              one token writes three times at once, where it may once
+  paused-holder     a holder that was paused writes after a newer one sealed
+  two-seals         two holders seal at once, the older once more, and the older writes
+  paused-in-write   a holder is paused between two statements of its write
+  on-the-wire       a stale write was sent already when the newer holder seals
+  updates           three holders at once seal, read and write one more
+  read-before-seal  the same in the wrong order: a control, which has to lose something
+The parts: guard, passes, trigger, strict and conditional as the guide of the PostgreSQL kit has
+them, one-transaction for seal, read, guard and write in a single one; set, hset, call and once in
+Redis; and none, which has no fence and is a control as well. What gets through a control is no hole:
+it shows that the races are sharp enough to find one, and without any nothing is shown.
+REFUSED counts the writes that were refused, which stale ones have to be; RETRIED the transactions
+that the database wanted once more; GOT THROUGH stale writes that were accepted, and accepted ones
+that are gone; HOLDER REFUSED the writes of a current holder that were refused, which is a fault.
 
 With --read and --write it tests your own statements, with the parameters :resource, :token and
-:value. Give --seal, --write, --setup and --cleanup once for each statement; those of one flag share
-a transaction. The value is a whole number that counts the accepted writes; --setup makes it, as 0.
+:value. Give --seal, --write, --setup and --cleanup once for each statement. In PostgreSQL those of
+one flag share a transaction, unless --autocommit says otherwise: so a table in trigger mode is
+tested with `SET LOCAL leasehold.resource = :resource` and `SET LOCAL leasehold.token = :token`
+before the statement of --setup, --write and --cleanup. --cleanup runs before a test as well. The value is a whole number that counts the accepted writes; --setup makes it, as 0.
 A write is refused when a statement of it raises an LH... SQLSTATE or one of --refusal, or changes
 or finds no row; in Redis, when it answers nothing.
 
@@ -41,6 +64,10 @@ Example:
 
 Exit codes: 0 nothing got through, 1 something did, or it could not be shown, 64 wrong use,
 69 the store could not be reached or went away.";
+
+const AFTER_STATUS: &str = "\
+Exit codes: 0 it is installed and no hole was found, 1 it is not installed, or there is a hole,
+64 wrong use, 69 the store could not be reached. A warning is no hole.";
 
 /// The store that is meant.
 #[derive(Debug)]
@@ -99,7 +126,9 @@ pub(crate) fn command() -> Command {
                         .default_value("postgres"),
                 ),
         )
-        .subcommand(sub("status", "Show what is installed, and what weakens it"))
+        .subcommand(
+            sub("status", "Show what is installed, and what weakens it").after_help(AFTER_STATUS),
+        )
         .subcommand(
             sub("remove", "Remove the kit")
                 .arg(flag("unprotect", "PostgreSQL: take tables out of trigger mode first"))
@@ -148,8 +177,12 @@ fn test(command: Command) -> Command {
                 .value_parser(duration),
         )
         .arg(
-            many("race", "RACE", "Only this race; may be repeated")
-                .value_parser(PossibleValuesParser::new(races)),
+            many(
+                "race",
+                "RACE",
+                "Only this race, and the one that has to lose something; may be repeated",
+            )
+            .value_parser(PossibleValuesParser::new(races)),
         )
         .arg(
             many("only", "PART", "Only this part of what is installed; may be repeated")
@@ -191,7 +224,7 @@ fn many(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     filter(name, value, help).action(ArgAction::Append)
 }
 
-fn statements() -> [Arg; 10] {
+fn statements() -> [Arg; 11] {
     let own = |arg: Arg| arg.help_heading("Your own statements");
     [
         own(many("seal", "SQL", "Records a token; without it there is no seal")),
@@ -206,7 +239,14 @@ fn statements() -> [Arg; 10] {
             "WORD",
             "Also means a refusal: a SQLSTATE, the code of an error, an answer",
         )),
-        own(many("resource", "NAME", "A resource to use, instead of names of the test's own")),
+        own(many(
+            "resource",
+            "NAME",
+            "A resource to use, instead of names of the test's own. It is tested for real: its \
+             value is overwritten, and its tokens rise, so that whoever holds its lock is refused \
+             from then on",
+        )),
+        own(flag("overwrite", "Use --resource although somebody does").requires("resource")),
         own(filter("token-from", "N", "The lowest token to use")
             .default_value("1")
             .value_parser(value_parser!(u64).range(1..=9_007_199_254_740_991))),

@@ -2,13 +2,15 @@
 
 use super::args::Store;
 use crate::args::text;
+use crate::exit;
 use crate::failure::Failure;
 use crate::output::{self, Output, shown};
 use crate::service::{json, wanted};
 use crate::table::Table;
 use clap::ArgMatches;
-use leasehold_fences::{Finding, postgres, redis};
+use leasehold_fences::{Finding, Severity, postgres, redis};
 use serde::Serialize;
+use std::process::ExitCode;
 
 /// Prints what would be installed.
 pub(super) fn print(given: &ArgMatches) -> Result<(), Failure> {
@@ -31,7 +33,11 @@ pub(super) async fn install(store: &Store, given: &ArgMatches) -> Result<(), Fai
                 [] => "; let a role use it with --grant-to".to_owned(),
                 roles => format!("; {} may use it", shown(&roles.join(", "))),
             };
-            show(given, &done, || format!("{}{may}", installed(done.before, done.version)))
+            let from = done.taken_over.map(|resources| {
+                format!(", and goes on from the highest tokens of {resources} resources")
+            });
+            let from = from.unwrap_or_default();
+            show(given, &done, || format!("{}{from}{may}", installed(done.before, done.version)))
         }
         Store::Redis(_) if !roles.is_empty() => {
             Err(Failure::Usage("--grant-to is for PostgreSQL; Redis has its ACL".to_owned()))
@@ -51,19 +57,13 @@ fn installed(before: Option<i64>, now: i64) -> String {
     }
 }
 
-pub(super) async fn status(store: &Store, given: &ArgMatches) -> Result<(), Failure> {
+/// Exits otherwise than with 0 if nobody could rely on the fence.
+pub(super) async fn status(store: &Store, given: &ArgMatches) -> Result<ExitCode, Failure> {
     match store {
         Store::Postgres(database) => {
             let status = postgres::status(database).await?;
-            show(given, &status, || {
-                let mut lines = vec![head(&status.store, status.version, status.shipped)];
-                if status.version.is_some() {
-                    lines.push(format!("tables in trigger mode: {}", listed(&status.protected)));
-                    lines.push(format!("roles that may use it: {}", listed(&status.granted)));
-                }
-                lines.extend(findings(&status.findings));
-                lines.join("\n")
-            })
+            show(given, &status, || of_postgres(&status))?;
+            Ok(code(status.version, &status.findings))
         }
         Store::Redis(server) => {
             let status = redis::status(server).await?;
@@ -71,15 +71,35 @@ pub(super) async fn status(store: &Store, given: &ArgMatches) -> Result<(), Fail
                 let mut lines = vec![head(&status.store, status.version, status.shipped)];
                 lines.extend(findings(&status.findings));
                 lines.join("\n")
-            })
+            })?;
+            Ok(code(status.version, &status.findings))
         }
     }
+}
+
+fn of_postgres(status: &postgres::Status) -> String {
+    let mut lines = vec![head(&status.store, status.version, status.shipped)];
+    if status.tokens_kept {
+        lines.push("the highest tokens are kept for the next installation".to_owned());
+    }
+    if status.version.is_some() {
+        let tables: Vec<String> = status.protected.iter().map(ToString::to_string).collect();
+        lines.push(format!("tables in trigger mode: {}", listed(&tables)));
+        lines.push(format!("roles that may use it: {}", listed(&status.granted)));
+    }
+    lines.extend(findings(&status.findings));
+    lines.join("\n")
+}
+
+fn code(version: Option<i64>, found: &[Finding]) -> ExitCode {
+    let hole = found.iter().any(|finding| finding.severity == Severity::Hole);
+    if version.is_none() || hole { ExitCode::from(exit::REFUSED) } else { ExitCode::SUCCESS }
 }
 
 fn head(store: &str, version: Option<i64>, shipped: i64) -> String {
     let store = shown(store);
     match version {
-        None => format!("{store}: nothing of Leasehold is installed"),
+        None => format!("{store}: no part of Leasehold is installed"),
         Some(version) if version < shipped => {
             format!("{store}: version {version} is installed, {shipped} is current")
         }
@@ -99,15 +119,7 @@ pub(super) async fn remove(store: &Store, given: &ArgMatches) -> Result<(), Fail
     match store {
         Store::Postgres(database) => {
             let done = postgres::remove(database, how).await?;
-            let tokens = if done.tokens_forgotten {
-                "and its tokens are forgotten"
-            } else {
-                "and the highest tokens are kept for the next installation"
-            };
-            show(given, &done, || match done.before {
-                Some(version) => format!("version {version} is removed, {tokens}"),
-                None => format!("nothing was installed, {tokens}"),
-            })
+            show(given, &done, || removed(&done))
         }
         Store::Redis(_) if how.forget_tokens || how.unprotect => Err(Failure::Usage(
             "--forget-tokens and --unprotect are for PostgreSQL; in Redis a fence is a key that you can delete"
@@ -120,6 +132,21 @@ pub(super) async fn remove(store: &Store, given: &ArgMatches) -> Result<(), Fail
                 None => "nothing was installed".to_owned(),
             })
         }
+    }
+}
+
+fn removed(done: &postgres::Removed) -> String {
+    let what = match (done.before, done.tokens) {
+        (Some(version), _) => format!("version {version} is removed"),
+        (None, Some(_)) => "the kit was removed before".to_owned(),
+        (None, None) => "nothing was installed".to_owned(),
+    };
+    let fate = if done.tokens_forgotten { "forgotten" } else { "kept for the next installation" };
+    match done.tokens {
+        Some(resources) => {
+            format!("{what}; the highest tokens of {resources} resources are {fate}")
+        }
+        None => what,
     }
 }
 

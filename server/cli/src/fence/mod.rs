@@ -44,7 +44,7 @@ async fn run(given: &ArgMatches) -> Result<ExitCode, Failure> {
     let store = Store::from(given)?;
     match name {
         "install" => kit::install(&store, given).await,
-        "status" => kit::status(&store, given).await,
+        "status" => return kit::status(&store, given).await,
         "remove" => kit::remove(&store, given).await,
         _ => return test::run(&store, given).await,
     }

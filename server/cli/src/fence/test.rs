@@ -90,6 +90,7 @@ fn for_postgres(given: &ArgMatches) -> postgres::Wanted {
         isolations: isolations(&all(given, "isolation")),
         own,
         resources: all(given, "resource"),
+        overwrite: given.get_flag("overwrite"),
         token_from: number(given, "token-from"),
     }
 }
@@ -115,6 +116,7 @@ fn for_redis(given: &ArgMatches) -> Result<redis::Wanted, Failure> {
         schemas: all(given, "only"),
         own,
         resources: all(given, "resource"),
+        overwrite: given.get_flag("overwrite"),
         token_from: number(given, "token-from"),
     })
 }
@@ -210,7 +212,20 @@ fn verdict(report: &Report) -> &'static str {
     match report.verdict {
         Verdict::Fenced => "fenced: nothing got through",
         Verdict::NotFenced => "not fenced: see the findings",
-        Verdict::Unproven => "not shown: nothing was lost even where something has to be",
+        Verdict::Unproven => unproven(&report.races),
         Verdict::Unfinished => "not shown: it did not come to its end",
+    }
+}
+
+/// Why races in which nothing got through show nothing.
+fn unproven(rows: &[Row]) -> &'static str {
+    let has = |weight| rows.iter().any(|row| row.weight == weight);
+    match (has(Weight::Judged), has(Weight::Control)) {
+        (false, _) => "not shown: only races ran in which something has to get through",
+        (_, false) => {
+            "not shown: everything held, and no race ran in which something has to get through; \
+             give --seal, or leave out --only and --race"
+        }
+        _ => "not shown: nothing was lost even where something has to be",
     }
 }
