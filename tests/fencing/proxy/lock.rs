@@ -58,16 +58,16 @@ fn a_directory_stays_with_its_upstream() {
 fn the_ttl_of_the_lock_can_be_changed_at_every_start() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "30m").start();
-    let before = holder(&service, &nginx);
+    let before = holder(&service, &nginx.url());
     proxy.kill9();
     proxy.set("--lock-ttl", "40m");
     proxy.start_again();
-    assert_eq!(holder(&service, &nginx), before, "it is found again");
+    assert_eq!(holder(&service, &nginx.url()), before, "it is found again");
     assert_eq!(proxy.ops("/readyz").status, 200);
     assert!(proxy.stop().success());
     proxy.set("--lock-ttl", "50m");
     proxy.start_again();
-    assert!(holder(&service, &nginx) > before);
+    assert!(holder(&service, &nginx.url()) > before);
 }
 
 #[test]
