@@ -141,7 +141,7 @@ mod tests {
         let address = mute.local_addr().expect("it is bound");
         let address = format!("postgres://app@{address}/shop?connect_timeout=1");
         let database = Database::new(&address, None).expect("an address");
-        let error = database.connect().await.err().expect("nobody answers");
+        let error = database.connect().await.expect_err("nobody answers");
         assert_eq!(error.code(), "store_unavailable");
     }
 
