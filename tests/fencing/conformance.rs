@@ -254,6 +254,38 @@ fn a_hole_is_found_and_named() {
     assert_eq!(sql(&server, "SELECT name FROM invoice"), [""; 0], "it removed its rows");
 }
 
+/// Each looks at a token without holding it until the commit. No statement comes after the look, so
+/// only a holder that is paused before its commit shows it.
+#[test]
+fn a_trigger_that_looks_without_a_lock_is_found() {
+    let look = "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF EXISTS (SELECT FROM seen WHERE seen.name = NEW.name AND token > NEW.last_token) THEN \
+         RAISE EXCEPTION 'stale' USING ERRCODE = 'LH001'; END IF; RETURN NEW; END $$; \
+         CREATE TABLE seen (name text PRIMARY KEY, token bigint)";
+    let ask = "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF leasehold.highest_token(NEW.name) > NEW.last_token THEN \
+         RAISE EXCEPTION 'stale' USING ERRCODE = 'LH001'; END IF; RETURN NEW; END $$";
+    let trigger =
+        "CREATE TRIGGER look BEFORE UPDATE ON invoice FOR EACH ROW EXECUTE FUNCTION look()";
+    let seal = "INSERT INTO seen VALUES (:resource, :token) ON CONFLICT (name) DO UPDATE \
+         SET token = EXCLUDED.token WHERE seen.token <= EXCLUDED.token";
+    let write = "UPDATE invoice SET total = :value, last_token = :token WHERE name = :resource";
+    for (function, seal) in [(look, seal), (ask, SEAL)] {
+        for write in [&[write][..], &["SELECT 1", write]] {
+            let server = with_kit();
+            for statement in [INVOICE, function, trigger] {
+                sql(&server, statement);
+            }
+            let (report, code) = case(&[seal], write).run(&server.url(), &[]);
+            assert_eq!((&report["verdict"], code), (&"not_fenced".into(), Some(1)), "{report}");
+            let paused = row(&report, "own", "paused-in-write");
+            assert!(paused["got_through"].as_u64() > Some(0), "{report}");
+            let held = row(&report, "own", "equal-token");
+            assert_eq!(held["denied"], 0, "it lets its holder work: {report}");
+        }
+    }
+}
+
 #[test]
 fn statements_that_are_wrong_are_named_and_leave_nothing() {
     let server = with_kit();
@@ -623,6 +655,9 @@ fn fences_and_resources_in_redis_are_named_and_spared() {
     args.extend(["--setup", "SET n:{:resource} 0"]);
     let (report, _) = told(&[&args[..], &["--cleanup", "DEL n:{:resource}"]].concat());
     assert!(codes(&report).contains(&"fence_keys_stay"), "{report}");
+    let huge = ["test", "--redis", &url, "--read", "ECHO 9223372036854775807", "--write", "PING"];
+    let (report, code) = told(&huge);
+    assert_eq!((&report["stopped"]["code"], code), (&"usage".into(), Some(64)), "{report}");
     let named = [&args[..], &["--resource", "invoice/1"]].concat();
     told(&named);
     let (code, detail, exit) = refused(&named);

@@ -11,8 +11,8 @@
 --   FCALL leasehold_version 0
 --
 -- FENCE is a hash: `token` is the highest token seen, `used` the highest that a `once` has let
--- through. A fence key `fence:{invoice/42}` belongs to the resource invoice/42; any other key is
--- itself the name of the resource. Data keys that share the braces live in the same cluster slot.
+-- through. It is called `fence:{invoice/42}` for the resource invoice/42, and nothing else is a fence:
+-- so no call can take a fence for data, whoever's it is. Data keys that share the braces live in the same cluster slot.
 --
 -- Seal answers the highest token there was before, null if there was none. A write answers what
 -- its command answers. A refusal is an error: one word, then JSON that names both tokens,
@@ -109,7 +109,7 @@ local function number(digits)
 end
 
 local function resource_of(fence)
-    return string.match(fence, '^fence:{(.+)}$') or fence
+    return string.match(fence, '^fence:{(.+)}$')
 end
 
 -- The words before the token, the token, and where the rest begins.
@@ -141,7 +141,10 @@ end
 local function check_keys(keys)
     local fence = keys[1]
     local resource = resource_of(fence)
-    if #resource == 0 or #resource > RESOURCE_BYTES_MAX or not is_text(resource) then
+    if not resource then
+        return invalid('the first key is not a fence: that of a resource is fence:{the name of the resource}')
+    end
+    if #resource > RESOURCE_BYTES_MAX or not is_text(resource) then
         return invalid('the resource is not 1 to 512 bytes of UTF-8 without control characters')
     end
     for i = 2, #keys do

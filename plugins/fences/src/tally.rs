@@ -67,6 +67,24 @@ pub(crate) fn check(courses: &[Course<'_>], parts: &[&str]) -> Result<(), Error>
     )))
 }
 
+/// The largest token there is.
+const TOKEN_MAX: u64 = (1 << 53) - 1;
+/// No round of any race uses more.
+const TOKENS_PER_ROUND: u64 = 3;
+
+/// That the tokens above `highest` are enough for `times` runs of the races.
+pub(crate) fn fits(highest: u64, rounds: u64, times: usize) -> Result<(), Error> {
+    let runs = u64::try_from(times).unwrap_or(u64::MAX).saturating_mul(Race::ALL.len() as u64 + 1);
+    let used = rounds.saturating_add(1).saturating_mul(TOKENS_PER_ROUND).saturating_mul(runs);
+    if highest.saturating_add(used) <= TOKEN_MAX {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "the test may use {used} tokens above {highest}, and the largest one is {TOKEN_MAX}: lower \
+         --token-from or --rounds"
+    )))
+}
+
 /// Why a resource that was named is not raced.
 pub(crate) fn in_use(resource: &str, why: &str) -> Error {
     Error::Usage(format!(
@@ -152,6 +170,13 @@ mod tests {
         assert_eq!(run_of(&[]), [Race::Equal, Race::Updates, Race::ReadFirst]);
         assert_eq!(run_of(&[Race::ReadFirst]), [Race::ReadFirst]);
         assert_eq!(run_of(&[Race::Stopped]), [], "a write of one step does not stop in between");
+    }
+
+    #[test]
+    fn a_test_that_would_run_out_of_tokens_does_not_begin() {
+        assert_eq!(fits(0, 10_000_000, 21), Ok(()));
+        assert!(fits(TOKEN_MAX - 100, 10, 1).is_err());
+        assert!(fits(1, u64::MAX, usize::MAX).is_err());
     }
 
     #[test]

@@ -77,3 +77,57 @@ async fn in_trigger_mode_a_writer_needs_no_right_on_the_kit_and_cannot_leave_it(
     assert_eq!(refused_as(&app, "SELECT leasehold.unprotect('plain')").await, "42501");
     assert_eq!(refused_as(&app, "SELECT leasehold.protect('plain')").await, "42501");
 }
+
+/// A table of somebody else behind a trigger of the kit, with a cast of theirs for what is in it.
+#[tokio::test]
+async fn casts_of_a_role_never_run_as_the_owner_of_the_kit() {
+    let (server, admin) = installed().await;
+    run(&admin, "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA leasehold TO app").await;
+    run(&admin, "CREATE SCHEMA lair AUTHORIZATION app").await;
+    let app = session_as(&server, "app").await;
+    run(
+        &app,
+        "CREATE TYPE lair.bait AS ENUM ('worm');
+        CREATE FUNCTION lair.spy(lair.bait) RETURNS json LANGUAGE plpgsql AS $$
+        BEGIN
+            RAISE EXCEPTION 'ran as %', current_user
+                USING ERRCODE = CASE current_user WHEN 'app' THEN 'XXAPP' ELSE 'XXOWN' END;
+        END $$;
+        CREATE CAST (lair.bait AS json) WITH FUNCTION lair.spy(lair.bait);
+        CREATE TABLE lair.trap (v lair.bait, r text);
+        CREATE TRIGGER trap AFTER INSERT ON lair.trap FOR EACH ROW
+            EXECUTE FUNCTION leasehold.misplaced('r')",
+    )
+    .await;
+    let bait = "INSERT INTO lair.trap VALUES ('worm', 'x')";
+    assert_eq!(refused_as(&app, bait).await, "XXAPP");
+    let definers = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace
+        AND prosecdef AND prosrc ~ 'to_json|row_to_json|(OLD|NEW)[.]'";
+    assert_eq!(number(&admin, definers).await, Some(0), "none of them looks into rows");
+}
+
+#[tokio::test]
+async fn a_schema_that_somebody_else_made_is_not_installed_into() {
+    let server = Postgres::start();
+    let admin = session(&server).await;
+    run(&admin, "CREATE ROLE app LOGIN; CREATE SCHEMA leasehold AUTHORIZATION app").await;
+    assert_eq!(refused_as(&admin, INSTALL).await, "42501");
+    run(
+        &admin,
+        "DROP SCHEMA leasehold; CREATE SCHEMA leasehold;
+        CREATE FUNCTION leasehold.spy() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+        ALTER FUNCTION leasehold.spy() OWNER TO app",
+    )
+    .await;
+    assert_eq!(refused_as(&admin, INSTALL).await, "42501");
+    run(&admin, "DROP FUNCTION leasehold.spy()").await;
+    run(&admin, INSTALL).await;
+    run(&admin, "GRANT USAGE ON SCHEMA leasehold TO PUBLIC").await;
+    run(&admin, INSTALL).await;
+    let app = session_as(&server, "app").await;
+    assert_eq!(
+        number(&app, "SELECT leasehold.seal('a', 5)").await,
+        None,
+        "the grant is still there"
+    );
+}

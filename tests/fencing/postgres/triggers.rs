@@ -292,3 +292,48 @@ async fn the_view_names_what_is_protected_and_a_second_call_replaces_the_first()
         Some(0)
     );
 }
+
+/// Whatever reaches the rows of other resources beside the one that is locked.
+#[tokio::test]
+async fn with_a_column_no_statement_reaches_the_rows_of_others() {
+    let (_server, admin) = protected(", 'resource'").await;
+    let truncate = with_token("invoice/42", 34, "TRUNCATE invoice");
+    assert_eq!(refused_then_over(&admin, &truncate).await, "LH006");
+    run(&admin, "CREATE TABLE parent (name text); CREATE TABLE child () INHERITS (parent)").await;
+    assert_eq!(refused_as(&admin, "SELECT leasehold.protect('parent', 'name')").await, "42809");
+    run(&admin, "CREATE TABLE odd (\"100% of\" text)").await;
+    run(&admin, "SELECT leasehold.protect('odd', '100% of')").await;
+    let other = with_token("a", 1, "INSERT INTO odd VALUES ('b')");
+    assert_eq!(refused_then_over(&admin, &other).await, "LH006");
+}
+
+#[tokio::test]
+async fn a_table_that_becomes_a_partition_later_stays_protected() {
+    let (_server, admin) = protected("").await;
+    run(
+        &admin,
+        "CREATE TABLE late (n int); SELECT leasehold.protect('late');
+        CREATE TABLE whole (n int) PARTITION BY RANGE (n);
+        ALTER TABLE whole ATTACH PARTITION late FOR VALUES FROM (0) TO (10)",
+    )
+    .await;
+    assert_eq!(refused_as(&admin, "INSERT INTO whole VALUES (1)").await, "LH003");
+}
+
+/// Token and resource are told apart: `5` with `a b` is not `5 a` with `b`.
+#[tokio::test]
+async fn what_has_passed_passes_for_the_same_resource_alone() {
+    let (_server, admin) = protected("").await;
+    run(
+        &admin,
+        "CREATE TABLE whole (n int) PARTITION BY RANGE (n);
+        CREATE TABLE low PARTITION OF whole FOR VALUES FROM (0) TO (10);
+        SELECT leasehold.protect('whole')",
+    )
+    .await;
+    let confused = "BEGIN; SET LOCAL leasehold.resource = 'a b'; SET LOCAL leasehold.token = '5';
+        INSERT INTO low VALUES (1);
+        SET LOCAL leasehold.resource = 'b'; SET LOCAL leasehold.token = '5 a';
+        INSERT INTO low VALUES (2)";
+    assert_eq!(refused_then_over(&admin, confused).await, "LH004");
+}

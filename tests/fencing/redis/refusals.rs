@@ -135,16 +135,35 @@ async fn the_refusal_names_the_resource_exactly() {
     let names =
         ["a", "quo\"te", "back\\slash\\", "sl/ash", "braces}{", "Grüße 🔒", "%s %d", &longest];
     for name in names {
-        for (fence, resource) in [(name.to_owned(), name), (format!("fence:{{{name}}}"), name)] {
-            let newest = redis.call::<()>("leasehold_seal", &[&fence], &["9007199254740991"]).await;
-            newest.unwrap_or_else(|error| panic!("{fence}: {error}"));
-            let stale = redis.call::<()>("leasehold_seal", &[&fence], &["9007199254740990"]).await;
-            let (_, json) = refusal(stale);
-            let expected = json!({
-                "code": "stale_token", "resource": resource,
-                "token": 9_007_199_254_740_990_u64, "highest_token": 9_007_199_254_740_991_u64,
-            });
-            assert_eq!(json, expected);
-        }
+        let fence = format!("fence:{{{name}}}");
+        let newest = redis.call::<()>("leasehold_seal", &[&fence], &["9007199254740991"]).await;
+        newest.unwrap_or_else(|error| panic!("{fence}: {error}"));
+        let stale = redis.call::<()>("leasehold_seal", &[&fence], &["9007199254740990"]).await;
+        let (_, json) = refusal(stale);
+        let expected = json!({
+            "code": "stale_token", "resource": name,
+            "token": 9_007_199_254_740_990_u64, "highest_token": 9_007_199_254_740_991_u64,
+        });
+        assert_eq!(json, expected);
     }
+}
+
+/// A fence that is called like data could be deleted, or set back, through the library itself.
+#[tokio::test]
+async fn only_a_key_that_is_called_like_a_fence_is_one_and_no_such_key_is_data() {
+    let (_redis, mut redis) = fenced().await;
+    redis.set(34, "x").await.expect("a fence");
+    for fence in ["invoice/42", "{invoice/43}", "fence:invoice/42", "fence:{}", "fence:{a}b"] {
+        for call in ["leasehold_seal", "leasehold_highest"] {
+            let args: &[&str] = if call == "leasehold_seal" { &["35"] } else { &[] };
+            refused(redis.call::<()>(call, &[fence], args).await, "INVALIDREQUEST");
+        }
+        assert_eq!(redis.run(&["EXISTS", fence]).await, Ok(0));
+    }
+    let taken = redis.call::<()>("leasehold_del", &["fence:{other}", FENCE], &["1"]).await;
+    refused(taken, "INVALIDREQUEST");
+    let lowered = &["4", "token", "1"];
+    let lowered = redis.call::<()>("leasehold_hset", &["fence:{other}", FENCE], lowered).await;
+    refused(lowered, "INVALIDREQUEST");
+    assert_eq!(redis.highest().await, Some(34));
 }

@@ -65,6 +65,16 @@ impl Database {
     }
 
     pub(crate) async fn connect(&self) -> Result<Client, Error> {
+        // A port may accept and never answer: what is set counts for the first step only.
+        let most = self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        let connected = tokio::time::timeout(most, self.session()).await;
+        connected.unwrap_or_else(|_| {
+            let told = "no connection to the database: it takes one and does not answer";
+            Err(Error::Unreachable(told.to_owned()))
+        })
+    }
+
+    async fn session(&self) -> Result<Client, Error> {
         let connected = self.config.connect(self.tls.clone()).await;
         let (client, connection) = connected.map_err(|error| match error.as_db_error() {
             Some(_) => failure(&error),
@@ -124,6 +134,16 @@ pub(crate) async fn value(client: &Client, sql: &str) -> Result<Option<String>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_does_not_answer_is_given_up() {
+        let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = mute.local_addr().expect("it is bound");
+        let address = format!("postgres://app@{address}/shop?connect_timeout=1");
+        let database = Database::new(&address, None).expect("an address");
+        let error = database.connect().await.expect_err("nobody answers");
+        assert_eq!(error.code(), "store_unavailable");
+    }
 
     #[test]
     fn strict_modes_are_understood_and_wrong_addresses_tell_no_password() {

@@ -103,6 +103,9 @@ pub async fn test(
     if version.is_some() {
         test.go_on_above().await?;
     }
+    let highest = test.resources.iter().map(|(_, token)| *token).max().unwrap_or_default();
+    let times = test.wanted_schemas().count() * wanted.isolations.len();
+    tally::fits(highest, wanted.rounds, times)?;
     test.spare_what_is_used().await?;
     let mut report = Report::new(kit::store(&test.admin).await?, version);
     // Tables of others in trigger mode are no part of what is tested.

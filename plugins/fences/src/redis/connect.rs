@@ -50,8 +50,15 @@ impl Server {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(ANSWER_TIMEOUT));
-        let connected = self.0.get_multiplexed_async_connection_with_config(&config).await;
-        connected.map_err(|error| match failure(&error) {
+        // A port may accept and never answer.
+        let connecting = self.0.get_multiplexed_async_connection_with_config(&config);
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
+        let silent = |_| {
+            Error::Unreachable(
+                "no connection to the Redis: it takes one and does not answer".to_owned(),
+            )
+        };
+        connected.map_err(silent)?.map_err(|error| match failure(&error) {
             Error::Unreachable(why) => {
                 Error::Unreachable(format!("no connection to the Redis: {why}"))
             }

@@ -84,6 +84,7 @@ pub async fn test(
     let courses: Vec<_> = test.wanted_schemas().map(|schema| test.course(schema)).collect();
     let parts: Vec<&str> = test.schemas.iter().map(|schema| schema.name).collect();
     tally::check(&courses, &parts)?;
+    tally::fits(wanted.token_from, wanted.rounds, test.wanted_schemas().count())?;
     test.spare_what_is_used(version).await?;
     let mut report = Report::new(library::store(&mut test.admin).await?, version);
     for finding in findings::of(&mut test.admin, version).await? {
