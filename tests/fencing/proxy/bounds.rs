@@ -50,6 +50,36 @@ fn tokens_beyond_those_that_are_being_asked_about_wait_for_their_turn_and_not_fo
 }
 
 #[test]
+fn writes_that_lost_their_clients_are_bounded_as_well() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--connections-max", "2")
+        .flag("--upstream-idle", "0s")
+        .start();
+    let mut links = Vec::new();
+    for resource in ["r", "s"] {
+        let client = begin_put(&proxy, "/a", resource, 33);
+        let mut link = upstream.accept();
+        link.request();
+        links.push(link);
+        drop(client);
+        eventually("the client is gone", || proxy.metric("connections") == 0.0);
+    }
+    let full = begin_put(&proxy, "/a", "t", 33).finish();
+    full.problem(503, "overloaded");
+    assert!(full.header("retry-after").is_some(), "{full}");
+    for link in &mut links {
+        link.answer("201 Created", "");
+    }
+    eventually("they are over", || proxy.metric("fence{what=\"in_flight\"}") == 0.0);
+    let mut client = begin_put(&proxy, "/a", "t", 33);
+    let mut link = upstream.accept();
+    link.request();
+    link.answer("201 Created", "");
+    assert_eq!(client.finish().status, 201);
+}
+
+#[test]
 fn a_stop_waits_for_a_write_no_longer_than_it_may() {
     let (service, upstream) = (service(), Scripted::start());
     let mut proxy = trusting(&service, &upstream.url())

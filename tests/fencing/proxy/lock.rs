@@ -37,6 +37,55 @@ fn a_second_proxy_on_the_same_directory_is_refused_as_well() {
 }
 
 #[test]
+fn a_copy_of_a_directory_in_use_is_another_proxy() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "30m").start();
+    let first = holder(&service, &nginx);
+    let copy = proxy.back_up().display().to_string();
+    let refused = proxy.second_on(&copy);
+    assert_eq!(refused.status.code(), Some(75), "{}", refused.output);
+    assert!(refused.output.contains("is a copy"), "{}", refused.output);
+    assert_eq!(holder(&service, &nginx), first);
+    // Nor does it take the lock of one that was killed.
+    proxy.kill9();
+    assert_eq!(proxy.second_on(&copy).status.code(), Some(75));
+    proxy.start_again();
+    assert_eq!(holder(&service, &nginx), first);
+}
+
+#[test]
+fn a_write_that_waited_while_the_lock_was_lost_is_not_begun_in_the_next_tenure() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--lock-ttl", "2s")
+        .flag("--upstream-settle", "4s")
+        .start();
+    let _older = begin_put(&proxy, "/older", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    let mut newer = begin_put(&proxy, "/newer", "r", 34);
+    eventually("the newer write waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
+    let resource = format!("fence-proxy/{}", upstream.url());
+    let token = held(&service, &resource).expect("it is held");
+    let body = leasehold_harness::json!({
+        "resource": resource, "token": token, "reason": "a test", "when": "now"
+    });
+    assert_eq!(service.client().post("/v1/lock/force-release", &body).status, 200);
+    link.closed();
+    eventually("it holds another grant", || {
+        held(&service, &resource).is_some_and(|now| now > token)
+    });
+    // The write was let through in a tenure that is over.
+    newer.finish().problem(503, "not_ready");
+    assert!(upstream.try_accept().is_none());
+    let mut newer = begin_put(&proxy, "/newer", "r", 34);
+    let mut link = upstream.accept();
+    assert_eq!(link.request().line, "PUT /newer HTTP/1.1");
+    link.answer("201 Created", "");
+    assert_eq!(newer.finish().status, 201);
+}
+
+#[test]
 fn a_directory_stays_with_its_upstream() {
     let (service, first, other) = (service(), Nginx::start(), Nginx::start());
     let mut proxy = trusting(&service, &first.url()).start();
@@ -59,15 +108,16 @@ fn the_ttl_of_the_lock_can_be_changed_at_every_start() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "30m").start();
     let before = holder(&service, &nginx);
-    proxy.kill9();
+    assert!(proxy.stop().success());
     proxy.set("--lock-ttl", "40m");
     proxy.start_again();
-    assert_eq!(holder(&service, &nginx), before, "it is found again");
-    assert_eq!(proxy.ops("/readyz").status, 200);
-    assert!(proxy.stop().success());
+    let again = holder(&service, &nginx);
+    assert!(again > before);
+    proxy.kill9();
     proxy.set("--lock-ttl", "50m");
     proxy.start_again();
-    assert!(holder(&service, &nginx) > before);
+    assert_eq!(holder(&service, &nginx), again, "it is found again");
+    assert_eq!(proxy.ops("/readyz").status, 200);
 }
 
 #[test]
@@ -144,7 +194,11 @@ fn lock(nginx: &Nginx) -> String {
 
 /// The token of the proxy's lock, if it is held.
 fn holder(service: &leasehold_harness::Server, nginx: &Nginx) -> Option<u64> {
-    let resource = leasehold_harness::encode(&lock(nginx));
+    held(service, &lock(nginx))
+}
+
+fn held(service: &leasehold_harness::Server, resource: &str) -> Option<u64> {
+    let resource = leasehold_harness::encode(resource);
     let mut client: Client = service.client();
     client.get(&format!("/v1/lock?resource={resource}")).ok()["holders"][0]["token"].as_u64()
 }

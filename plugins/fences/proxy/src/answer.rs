@@ -19,10 +19,11 @@ use hyper::body::Incoming;
 use hyper::header::{CONNECTION, EXPECT, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
-use leasehold_client::fence::{Fence as _, Pass, RedbFence, Refused, Usage};
+use leasehold_client::fence::{Fence as _, RedbFence, Refused, Usage};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 /// What a client gets: a problem of ours, or what the upstream says.
@@ -43,6 +44,8 @@ pub(crate) struct Answerer {
     pub(crate) checks: Checks,
     pub(crate) gate: Arc<Gate>,
     pub(crate) upstream: Arc<Upstream>,
+    /// As many writes are under way as clients are connected.
+    pub(crate) seats: Arc<Semaphore>,
     pub(crate) authority: String,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -88,7 +91,7 @@ impl Answerer {
     ) -> Result<Response<Answering>, Problem> {
         let origin = Origin::of(head, &self.authority)?;
         let demand = self.rules.demand(head)?;
-        let pass = match &demand {
+        let write = match &demand {
             Demand::Nothing => None,
             Demand::Seal(shown) => self.seal(shown).await.map(|()| None)?,
             Demand::Write(shown) => Some(self.admit(shown).await?),
@@ -105,24 +108,43 @@ impl Answerer {
         let Some(body) = body.take() else {
             return Err(Problem::new(Code::InvalidRequest, "no body"));
         };
-        self.exchange(sent, body, pass).await
+        self.exchange(sent, body, write).await
     }
 
     /// Lets a write through, and nothing of it before: stale tokens first, for they are refused
     /// whatever else is wrong; then those that nobody issued; then it waits for older writes.
-    async fn admit(&self, shown: &Shown) -> Result<Pass, Problem> {
-        self.gate.pass()?;
+    async fn admit(&self, shown: &Shown) -> Result<Write, Problem> {
+        let tenure = self.gate.pass()?;
+        let seat = self.seat()?;
         self.examine(shown).await?;
         let pass = self.fence.admit(&shown.resource, shown.token, self.usage).await;
-        pass.map_err(refused)
+        let pass = pass.map_err(refused)?;
+        let settle = self.limits.upstream_settle;
+        Ok(Write { pass, settle, tenure, seat, ends: Instant::now() + self.limits.write_max })
+    }
+
+    /// Leave to be under way. Writes go on without their clients, so that these alone do not
+    /// bound them.
+    fn seat(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.seats).try_acquire_owned().map_err(|_| {
+            let max = self.limits.connections_max;
+            let detail = format!("{max} writes are under way or have not settled yet");
+            Problem::new(Code::Overloaded, detail).retry_after(Duration::from_secs(1))
+        })
+    }
+
+    /// Writes that the upstream may be at work on over a connection that is still there.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.fence.stats().in_flight.saturating_sub(self.metrics.settling_now())
     }
 
     /// Records the token of a reader who is going to write: what it reads stays what it read.
     async fn seal(&self, shown: &Shown) -> Result<(), Problem> {
-        self.gate.pass()?;
+        let tenure = self.gate.pass()?;
         self.examine(shown).await?;
         let sealed = self.fence.seal(&shown.resource, shown.token).await;
-        sealed.map(drop).map_err(refused)
+        sealed.map_err(refused)?;
+        self.gate.pass_in(tenure)
     }
 
     async fn examine(&self, shown: &Shown) -> Result<(), Problem> {
@@ -141,11 +163,8 @@ impl Answerer {
         &self,
         sent: Request<()>,
         body: Incoming,
-        pass: Option<Pass>,
+        write: Option<Write>,
     ) -> Result<Response<Answering>, Problem> {
-        let settle = self.limits.upstream_settle;
-        let ends = Instant::now() + self.limits.write_max;
-        let write = pass.map(|pass| Write { pass, settle, ends });
         let exchange = Exchange::new(write, &self.metrics);
         let body = Outgoing::new(body, &exchange, self.limits.client_timeout);
         let sending = self.send(sent.map(|()| body), Arc::clone(&exchange));

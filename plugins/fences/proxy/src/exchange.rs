@@ -4,6 +4,7 @@
 //! knows what the upstream still does, and it counts as in flight for the settle time after its
 //! connection ended. Whoever takes part in an exchange holds it; the last one is the connection.
 
+use crate::gate::Tenure;
 use crate::metrics::Metrics;
 use leasehold_client::fence::Pass;
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Why an exchange was cut on this side.
@@ -32,6 +34,10 @@ pub(crate) enum Cut {
 pub(crate) struct Write {
     pub(crate) pass: Pass,
     pub(crate) settle: Duration,
+    /// In which it was let through.
+    pub(crate) tenure: Tenure,
+    /// Kept until the write is over, whether or not its client is still there.
+    pub(crate) seat: OwnedSemaphorePermit,
     /// No write takes longer.
     pub(crate) ends: Instant,
 }
@@ -40,6 +46,7 @@ pub(crate) struct Write {
 pub(crate) struct Exchange {
     write: Mutex<Option<Write>>,
     ends: Option<Instant>,
+    tenure: Option<Tenure>,
     began: AtomicBool,
     body_done: AtomicBool,
     answer_done: AtomicBool,
@@ -60,6 +67,7 @@ impl Exchange {
     pub(crate) fn new(write: Option<Write>, metrics: &Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             ends: write.as_ref().map(|write| write.ends),
+            tenure: write.as_ref().map(|write| write.tenure),
             write: Mutex::new(write),
             began: AtomicBool::new(false),
             body_done: AtomicBool::new(false),
@@ -69,6 +77,11 @@ impl Exchange {
             metrics: Arc::clone(metrics),
             runtime: Handle::current(),
         })
+    }
+
+    /// In which a write was let through.
+    pub(crate) fn tenure(&self) -> Option<Tenure> {
+        self.tenure
     }
 
     pub(crate) fn is_write(&self) -> bool {
@@ -156,7 +169,7 @@ impl Drop for Exchange {
         let settling = self.metrics.settling();
         drop(self.runtime.spawn(async move {
             sleep(write.settle).await;
-            drop((write.pass, settling));
+            drop((write.pass, write.seat, settling));
         }));
     }
 }

@@ -11,15 +11,26 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Gate {
-    belief: Mutex<Option<Belief>>,
+    state: Mutex<State>,
     /// How much of the validity has to be left, so that a write can still be cut in time.
     margin: Duration,
     cut: watch::Sender<()>,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    belief: Option<Belief>,
+    tenure: Tenure,
+}
+
+/// One grant of the lock after another. Between two of them another proxy may have served, so
+/// what was decided in one says nothing in the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tenure(u64);
+
 impl Gate {
     pub(crate) fn new(margin: Duration) -> Self {
-        Self { belief: Mutex::new(None), margin, cut: watch::Sender::new(()) }
+        Self { state: Mutex::default(), margin, cut: watch::Sender::new(()) }
     }
 
     pub(crate) fn margin(&self) -> Duration {
@@ -33,27 +44,45 @@ impl Gate {
 
     /// Open for as long as this may be believed.
     pub(crate) fn open(&self, belief: Belief) {
-        *self.belief.lock() = Some(belief);
+        self.state.lock().belief = Some(belief);
     }
 
     /// Nothing new, and nothing that is under way.
     pub(crate) fn close(&self) {
-        *self.belief.lock() = None;
+        self.state.lock().belief = None;
         self.cut.send_replace(());
     }
 
-    pub(crate) fn is_open(&self) -> bool {
-        let belief = self.belief.lock();
-        belief.as_ref().is_some_and(|belief| belief.remaining() > self.margin)
+    /// The lock is lost: whoever was let through and has not begun is not let through any more.
+    pub(crate) fn end_tenure(&self) {
+        self.state.lock().tenure.0 += 1;
+        self.close();
     }
 
-    /// Whether a write may be begun at this moment.
-    pub(crate) fn pass(&self) -> Result<(), Problem> {
-        if self.is_open() {
-            return Ok(());
-        }
-        let detail = "the proxy does not hold its own lock on the upstream at the moment: nothing \
-                      was written";
-        Err(Problem::new(Code::NotReady, detail).retry_after(AGAIN))
+    pub(crate) fn is_open(&self) -> bool {
+        self.tenure().is_some()
     }
+
+    /// The present one, while the gate is open.
+    fn tenure(&self) -> Option<Tenure> {
+        let state = self.state.lock();
+        let open = state.belief.as_ref().is_some_and(|belief| belief.remaining() > self.margin);
+        open.then_some(state.tenure)
+    }
+
+    /// Whether a write may be begun at this moment, and in which tenure it is decided upon.
+    pub(crate) fn pass(&self) -> Result<Tenure, Problem> {
+        self.tenure().ok_or_else(closed)
+    }
+
+    /// Whether a write that was decided upon in a tenure may be begun at this moment.
+    pub(crate) fn pass_in(&self, tenure: Tenure) -> Result<(), Problem> {
+        if self.tenure() == Some(tenure) { Ok(()) } else { Err(closed()) }
+    }
+}
+
+fn closed() -> Problem {
+    let detail = "the proxy does not hold its own lock on the upstream, or lost it while this \
+                  waited: nothing was written";
+    Problem::new(Code::NotReady, detail).retry_after(AGAIN)
 }

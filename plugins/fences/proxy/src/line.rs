@@ -30,13 +30,15 @@ impl Line {
     pub(crate) async fn open<T>(
         stream: T,
         http: &Builder,
-        cut: watch::Receiver<()>,
+        mut cut: watch::Receiver<()>,
     ) -> hyper::Result<Self>
     where
         T: Read + Write + Unpin + Send + 'static,
     {
         let (sender, connection) = http.handshake(stream).await?;
         let carried = Arc::<Carried>::default();
+        // Here, and not when the task first runs: the gate may close in between.
+        cut.mark_unchanged();
         let driver = tokio::spawn(drive(connection, Arc::clone(&carried), cut)).abort_handle();
         Ok(Self { sender, driver: Some(driver), carried, idle_since: Instant::now() })
     }
@@ -91,7 +93,6 @@ async fn drive<T>(
     T: Read + Write + Unpin + Send + 'static,
 {
     let mut connection = Box::pin(connection);
-    cut.mark_unchanged();
     loop {
         let ends = carried.ends();
         tokio::select! {

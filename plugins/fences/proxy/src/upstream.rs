@@ -92,16 +92,20 @@ impl Upstream {
         exchange: &Arc<Exchange>,
         gate: &Gate,
     ) -> Result<(Response<Incoming>, Line), Failure> {
+        let may_begin = || match exchange.tenure() {
+            Some(tenure) => gate.pass_in(tenure).map_err(Failure::Closed),
+            None => Ok(()),
+        };
         loop {
+            // No connection for what may not be sent.
+            may_begin()?;
             let mut line = match self.kept() {
                 Some(line) => line,
                 None => self.connect().await?,
             };
             line.carry(exchange);
             // Between here and sending nothing waits: whoever closes the gate later cuts the line.
-            if exchange.is_write() {
-                gate.pass().map_err(Failure::Closed)?;
-            }
+            may_begin()?;
             exchange.begin();
             let sending = line.sender.try_send_request(request);
             tokio::select! {
