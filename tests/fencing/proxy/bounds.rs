@@ -5,7 +5,6 @@ use super::scripted::Scripted;
 use super::{begin_put, service, trusting};
 use leasehold_harness::nginx::Nginx;
 use leasehold_harness::{eventually, json};
-use std::net::TcpStream;
 
 #[test]
 fn a_client_that_does_not_come_to_its_point_is_let_go() {
@@ -51,35 +50,33 @@ fn tokens_beyond_those_that_are_being_asked_about_wait_for_their_turn_and_not_fo
 }
 
 #[test]
-fn writes_whose_clients_have_gone_keep_their_seats_and_a_stop_waits_for_them() {
+fn writes_that_lost_their_clients_are_bounded_as_well() {
     let (service, upstream) = (service(), Scripted::start());
-    let mut proxy = trusting(&service, &upstream.url()).flag("--connections-max", "2").start();
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--connections-max", "2")
+        .flag("--upstream-idle", "0s")
+        .start();
     let mut links = Vec::new();
-    for resource in ["a", "b"] {
-        let client = begin_put(&proxy, "/x", resource, 33);
+    for resource in ["r", "s"] {
+        let client = begin_put(&proxy, "/a", resource, 33);
         let mut link = upstream.accept();
         link.request();
         links.push(link);
         drop(client);
+        eventually("the client is gone", || proxy.metric("connections") == 0.0);
     }
-    let refused = begin_put(&proxy, "/x", "c", 33).finish();
-    refused.problem(503, "overloaded");
-    assert!(refused.header("retry-after").is_some(), "{refused}");
-
-    proxy.ask_to_stop();
-    let addr = proxy.addr();
-    eventually("nobody new is let in", || TcpStream::connect(addr).is_err());
+    let full = begin_put(&proxy, "/a", "t", 33).finish();
+    full.problem(503, "overloaded");
+    assert!(full.header("retry-after").is_some(), "{full}");
     for link in &mut links {
         link.answer("201 Created", "");
     }
-    assert!(proxy.ended().success());
-    // Both ended as they should, so nothing has to settle.
-    proxy.start_again();
-    let mut newer = begin_put(&proxy, "/x", "a", 34);
+    eventually("they are over", || proxy.metric("fence{what=\"in_flight\"}") == 0.0);
+    let mut client = begin_put(&proxy, "/a", "t", 33);
     let mut link = upstream.accept();
     link.request();
     link.answer("201 Created", "");
-    assert_eq!(newer.finish().status, 201);
+    assert_eq!(client.finish().status, 201);
 }
 
 #[test]

@@ -12,7 +12,10 @@ const SETTLE: Duration = Duration::from_millis(1500);
 #[test]
 fn killed_between_persisting_and_forwarding_it_still_refuses_the_older_token() {
     let (service, upstream) = (service(), Scripted::start());
-    let mut proxy = trusting(&service, &upstream.url()).flag("--upstream-settle", "1500ms").start();
+    let mut proxy = trusting(&service, &upstream.url())
+        .flag("--upstream-settle", "1500ms")
+        .flag("--upstream-timeout", "5s")
+        .start();
     let _older = begin_put(&proxy, "/older", "r", 33);
     let mut link = upstream.accept();
     link.request();
@@ -38,7 +41,10 @@ fn killed_between_persisting_and_forwarding_it_still_refuses_the_older_token() {
 #[test]
 fn every_acknowledged_write_is_remembered_through_many_kills() {
     let (service, nginx) = (service(), Nginx::start());
-    let mut proxy = trusting(&service, &nginx.url()).flag("--upstream-settle", "10ms").start();
+    let mut proxy = trusting(&service, &nginx.url())
+        .flag("--upstream-settle", "10ms")
+        .flag("--upstream-timeout", "1s")
+        .start();
     for token in (10..60).step_by(10) {
         let mut client = proxy.client();
         client.send(&put("/a", "r", token, &token.to_string())).expect("sent");
@@ -79,10 +85,42 @@ fn a_stop_lets_what_is_under_way_end() {
 }
 
 #[test]
+fn a_stop_waits_for_a_write_whose_client_is_gone() {
+    let (service, upstream) = (service(), Scripted::start());
+    let mut proxy = trusting(&service, &upstream.url()).flag("--upstream-settle", "1h").start();
+    let client = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    drop(client);
+    eventually("the client is gone", || proxy.metric("connections") == 0.0);
+    let addr = proxy.addr();
+    proxy.ask_to_stop();
+    eventually("nobody new is let in", || TcpStream::connect(addr).is_err());
+    link.answer("201 Created", "");
+    assert!(proxy.ended().success());
+    assert!(!proxy.said().contains("in flight"), "{}", proxy.said());
+}
+
+#[test]
+fn a_start_that_comes_to_nothing_leaves_the_directory_as_it_was() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--upstream-settle", "1h").start();
+    assert!(proxy.stop().success());
+    proxy.set("--upstream-name", "another");
+    let refused = proxy.try_start_again().expect_err("it belongs to another upstream");
+    assert_eq!(refused.status.code(), Some(64), "{}", refused.output);
+    proxy.set("--upstream-name", &nginx.url());
+    proxy.start_again();
+    // It would wait for an hour.
+    assert_eq!(begin_put(&proxy, "/a", "r", 34).finish().status, 201);
+}
+
+#[test]
 fn a_successor_on_another_directory_trusts_nobody_from_before() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url())
         .flag("--upstream-settle", "1s")
+        .flag("--upstream-timeout", "1s")
         .flag("--lock-ttl", "1s")
         .start();
     assert_eq!(begin_put(&proxy, "/a", "r", 33).finish().status, 201);

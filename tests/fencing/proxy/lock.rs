@@ -37,6 +37,55 @@ fn a_second_proxy_on_the_same_directory_is_refused_as_well() {
 }
 
 #[test]
+fn a_copy_of_a_directory_in_use_is_another_proxy() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "30m").start();
+    let first = holder(&service, &nginx);
+    let copy = proxy.back_up().display().to_string();
+    let refused = proxy.second_on(&copy);
+    assert_eq!(refused.status.code(), Some(75), "{}", refused.output);
+    assert!(refused.output.contains("is a copy"), "{}", refused.output);
+    assert_eq!(holder(&service, &nginx), first);
+    // Nor does it take the lock of one that was killed.
+    proxy.kill9();
+    assert_eq!(proxy.second_on(&copy).status.code(), Some(75));
+    proxy.start_again();
+    assert_eq!(holder(&service, &nginx), first);
+}
+
+#[test]
+fn a_write_that_waited_while_the_lock_was_lost_is_not_begun_in_the_next_tenure() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--lock-ttl", "2s")
+        .flag("--upstream-settle", "4s")
+        .start();
+    let _older = begin_put(&proxy, "/older", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    let mut newer = begin_put(&proxy, "/newer", "r", 34);
+    eventually("the newer write waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
+    let resource = format!("fence-proxy/{}", upstream.url());
+    let token = held(&service, &resource).expect("it is held");
+    let body = leasehold_harness::json!({
+        "resource": resource, "token": token, "reason": "a test", "when": "now"
+    });
+    assert_eq!(service.client().post("/v1/lock/force-release", &body).status, 200);
+    link.closed();
+    eventually("it holds another grant", || {
+        held(&service, &resource).is_some_and(|now| now > token)
+    });
+    // The write was let through in a tenure that is over.
+    newer.finish().problem(503, "not_ready");
+    assert!(upstream.try_accept().is_none());
+    let mut newer = begin_put(&proxy, "/newer", "r", 34);
+    let mut link = upstream.accept();
+    assert_eq!(link.request().line, "PUT /newer HTTP/1.1");
+    link.answer("201 Created", "");
+    assert_eq!(newer.finish().status, 201);
+}
+
+#[test]
 fn a_directory_stays_with_its_upstream() {
     let (service, first, other) = (service(), Nginx::start(), Nginx::start());
     let mut proxy = trusting(&service, &first.url()).start();
@@ -58,27 +107,28 @@ fn a_directory_stays_with_its_upstream() {
 fn the_ttl_of_the_lock_can_be_changed_at_every_start() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "30m").start();
-    let before = holder(&service, &nginx.url());
-    proxy.kill9();
+    let before = holder(&service, &nginx);
+    assert!(proxy.stop().success());
     proxy.set("--lock-ttl", "40m");
     proxy.start_again();
-    assert_eq!(holder(&service, &nginx.url()), before, "it is found again");
-    assert_eq!(proxy.ops("/readyz").status, 200);
-    assert!(proxy.stop().success());
+    let again = holder(&service, &nginx);
+    assert!(again > before);
+    proxy.kill9();
     proxy.set("--lock-ttl", "50m");
     proxy.start_again();
-    assert!(holder(&service, &nginx.url()) > before);
+    assert_eq!(holder(&service, &nginx), again, "it is found again");
+    assert_eq!(proxy.ops("/readyz").status, 200);
 }
 
 #[test]
 fn a_killed_proxy_comes_back_to_its_own_lock_at_once() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1h").start();
-    let before = holder(&service, &nginx.url());
+    let before = holder(&service, &nginx);
     proxy.kill9();
     // Waiting for the lock to end would take an hour.
     proxy.start_again();
-    assert_eq!(holder(&service, &nginx.url()), before);
+    assert_eq!(holder(&service, &nginx), before);
 }
 
 #[test]
@@ -86,7 +136,7 @@ fn an_orderly_stop_gives_the_lock_back() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1h").start();
     assert!(proxy.stop().success());
-    assert_eq!(holder(&service, &nginx.url()), None);
+    assert_eq!(holder(&service, &nginx), None);
 }
 
 #[test]
@@ -125,61 +175,30 @@ fn a_lock_that_was_taken_away_is_got_again() {
         .flag("--lock-ttl", "2s")
         .flag("--upstream-settle", "1ms")
         .start();
-    take_away(&service, &nginx.url());
-    eventually("it is ready", || proxy.ops("/readyz").status == 200);
-    assert_eq!(begin_put(&proxy, "/a", "r", 33).finish().status, 201);
-}
-
-/// Another proxy may have stood before the upstream while it waited.
-#[test]
-fn a_write_that_waited_while_the_lock_was_lost_is_not_begun_under_the_next_one() {
-    let (service, upstream) = (service(), Scripted::start());
-    let proxy = trusting(&service, &upstream.url())
-        .flag("--lock-ttl", "2s")
-        .flag("--upstream-settle", "1s")
-        .flag("--wait-max", "60s")
-        .start();
-    let mut older = begin_put(&proxy, "/a", "r", 33);
-    let mut link = upstream.accept();
-    link.request();
-    let mut newer = begin_put(&proxy, "/b", "r", 34);
-    eventually("the newer one waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
-    take_away(&service, &upstream.url());
-    link.closed();
-    older.finish().problem(503, "not_ready");
-    newer.finish().problem(503, "not_ready");
-    if let Some(mut link) = upstream.try_accept() {
-        // It had connected by then, and sent nothing.
-        assert_eq!(link.rest(), b"");
-    }
-    eventually("it is ready", || proxy.ops("/readyz").status == 200);
-    let mut again = begin_put(&proxy, "/b", "r", 34);
-    let mut link = upstream.accept();
-    link.request();
-    link.answer("201 Created", "");
-    assert_eq!(again.finish().status, 201);
-}
-
-/// Ends the proxy's grant by force, and waits until it has got another one.
-fn take_away(service: &leasehold_harness::Server, upstream: &str) {
-    let (resource, token) = (lock(upstream), holder(service, upstream).expect("it is held"));
+    let (resource, token) = (lock(&nginx), holder(&service, &nginx).expect("it is held"));
     let body = leasehold_harness::json!({
         "resource": resource, "token": token, "reason": "a test", "when": "now"
     });
     let forced = service.client().post("/v1/lock/force-release", &body);
     assert_eq!(forced.status, 200, "{forced}");
     eventually("it holds another grant", || {
-        holder(service, upstream).is_some_and(|now| now > token)
+        holder(&service, &nginx).is_some_and(|now| now > token)
     });
+    eventually("it is ready", || proxy.ops("/readyz").status == 200);
+    assert_eq!(begin_put(&proxy, "/a", "r", 33).finish().status, 201);
 }
 
-fn lock(upstream: &str) -> String {
-    format!("fence-proxy/{upstream}")
+fn lock(nginx: &Nginx) -> String {
+    format!("fence-proxy/{}", nginx.url())
 }
 
 /// The token of the proxy's lock, if it is held.
-fn holder(service: &leasehold_harness::Server, upstream: &str) -> Option<u64> {
-    let resource = leasehold_harness::encode(&lock(upstream));
+fn holder(service: &leasehold_harness::Server, nginx: &Nginx) -> Option<u64> {
+    held(service, &lock(nginx))
+}
+
+fn held(service: &leasehold_harness::Server, resource: &str) -> Option<u64> {
+    let resource = leasehold_harness::encode(resource);
     let mut client: Client = service.client();
     client.get(&format!("/v1/lock?resource={resource}")).ok()["holders"][0]["token"].as_u64()
 }

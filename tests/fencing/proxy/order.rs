@@ -81,7 +81,9 @@ fn the_holder_itself_need_not_wait_for_its_own_write_to_settle() {
     let (service, upstream) = (service(), Scripted::start());
     let proxy = trusting(&service, &upstream.url()).flag("--upstream-settle", "1h").start();
     let mut first = begin_put(&proxy, "/a", "r", 33);
-    drop(upstream.accept());
+    let mut link = upstream.accept();
+    link.request();
+    drop(link);
     first.finish().problem(502, "upstream_failed");
     let mut again = begin_put(&proxy, "/a", "r", 33);
     let mut link = upstream.accept();

@@ -140,9 +140,15 @@ impl Proxy {
     /// Starts another one on a data directory of its own, which must not succeed.
     #[track_caller]
     pub(super) fn second(&self) -> Refused {
-        let dir = self.home.path().join("second");
+        self.second_on(&self.home.path().join("second").display().to_string())
+    }
+
+    /// The same, on a directory that is there already.
+    #[track_caller]
+    pub(super) fn second_on(&self, dir: &str) -> Refused {
+        let dir = Path::new(dir);
         let output = self.home.path().join("second.log");
-        match Running::start(&self.builder, &dir, &output) {
+        match Running::start(&self.builder, dir, &output) {
             Ok(_) => panic!("a second proxy started"),
             Err(refused) => refused,
         }
@@ -170,6 +176,18 @@ impl Proxy {
     /// What the one that runs has said, or the one that ran last.
     pub(super) fn said(&self) -> String {
         said(&self.home.path().join("output.log"))
+    }
+
+    pub(super) fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    /// Copies the data directory, as a backup does.
+    pub(super) fn back_up(&self) -> PathBuf {
+        let backup = self.home.path().join("backup");
+        fs::create_dir(&backup).expect("it is new");
+        copy_files(&self.data(), &backup);
+        backup
     }
 
     /// Moves on to another data directory, as a new machine would.
@@ -229,6 +247,14 @@ impl Drop for Running {
 
 fn said(output: &Path) -> String {
     String::from_utf8_lossy(&fs::read(output).unwrap_or_default()).into_owned()
+}
+
+/// Into the files that are there already, where they are.
+pub(super) fn copy_files(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("it is there") {
+        let entry = entry.expect("it is there");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
+    }
 }
 
 /// Where clients come in, and where health and metrics are.

@@ -135,13 +135,6 @@ impl Link {
         }
     }
 
-    /// Waits for the proxy to close, and answers what it had sent.
-    #[track_caller]
-    pub(super) fn rest(&mut self) -> &[u8] {
-        self.closed();
-        &self.unread
-    }
-
     fn fill(&mut self) -> io::Result<()> {
         let mut chunk = [0; 16 * 1024];
         match self.stream.read(&mut chunk)? {

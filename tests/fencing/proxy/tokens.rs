@@ -1,10 +1,11 @@
 //! Tokens are the service's own: nobody invents one.
 
-use super::process::Proxy;
+use super::process::{Proxy, copy_files};
 use super::scripted::Scripted;
 use super::{begin_put, service};
 use leasehold_harness::nginx::Nginx;
 use leasehold_harness::{Server, json};
+use std::path::Path;
 
 fn grant(service: &Server, resource: &str) -> u64 {
     let asked = json!({ "resource": resource, "client_id": "me", "ttl_ms": 60_000 });
@@ -43,6 +44,45 @@ fn a_token_that_the_service_knows_to_be_overtaken_is_stale_at_first_sight() {
     let problem = begin_put(&proxy, "/a", "r", older).finish().problem(412, "stale_token");
     assert_eq!(problem["highest_token"], newer);
     assert!(upstream.try_accept().is_none());
+}
+
+/// Whatever is done to the directory between two starts, what was overtaken stays refused.
+#[track_caller]
+fn after_a_loss(lose: impl FnOnce(&Path, &Path)) {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = Proxy::builder(&service, &nginx.url()).start();
+    let older = grant(&service, "r");
+    assert_eq!(begin_put(&proxy, "/a", "r", older).finish().status, 201);
+    assert!(proxy.stop().success());
+    let backup = proxy.back_up();
+    proxy.start_again();
+    release(&service, "r", older);
+    let newer = grant(&service, "r");
+    assert_eq!(begin_put(&proxy, "/a", "r", newer).finish().status, 204);
+    assert!(proxy.stop().success());
+    lose(&proxy.data(), &backup);
+    proxy.start_again();
+    let problem = begin_put(&proxy, "/a", "r", older).finish().problem(412, "stale_token");
+    assert_eq!(problem["highest_token"], newer);
+    assert_eq!(begin_put(&proxy, "/a", "r", newer).finish().status, 204);
+}
+
+#[test]
+fn an_older_directory_that_was_restored_trusts_nobody_from_before() {
+    after_a_loss(|data, backup| {
+        std::fs::remove_dir_all(data).expect("removed");
+        std::fs::rename(backup, data).expect("renamed");
+    });
+}
+
+#[test]
+fn a_file_system_that_was_turned_back_trusts_nobody_from_before() {
+    after_a_loss(|data, backup| copy_files(backup, data));
+}
+
+#[test]
+fn a_directory_that_lost_its_tokens_trusts_nobody_from_before() {
+    after_a_loss(|data, _| std::fs::remove_file(data.join("fence.redb")).expect("removed"));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::answering::Answering;
 use crate::checks::Checks;
-use crate::exchange::{Cut, Exchange, Seat, Seats, Write};
-use crate::gate::{Entry, Gate};
+use crate::exchange::{Cut, Exchange, Write};
+use crate::gate::Gate;
 use crate::headers::{self, Seen};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
@@ -19,10 +19,11 @@ use hyper::body::Incoming;
 use hyper::header::{CONNECTION, EXPECT, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
-use leasehold_client::fence::{Fence as _, Pass, RedbFence, Refused, Usage};
+use leasehold_client::fence::{Fence as _, RedbFence, Refused, Usage};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 /// What a client gets: a problem of ours, or what the upstream says.
@@ -42,18 +43,11 @@ pub(crate) struct Answerer {
     pub(crate) fence: RedbFence,
     pub(crate) checks: Checks,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) seats: Seats,
     pub(crate) upstream: Arc<Upstream>,
+    /// As many writes are under way as clients are connected.
+    pub(crate) seats: Arc<Semaphore>,
     pub(crate) authority: String,
     pub(crate) metrics: Arc<Metrics>,
-}
-
-/// What a request was let in with.
-#[derive(Debug, Default)]
-struct LetIn {
-    /// Under which tenure of the lock, where that matters.
-    entry: Option<Entry>,
-    write: Option<(Pass, Seat)>,
 }
 
 impl Answerer {
@@ -97,10 +91,10 @@ impl Answerer {
     ) -> Result<Response<Answering>, Problem> {
         let origin = Origin::of(head, &self.authority)?;
         let demand = self.rules.demand(head)?;
-        let let_in = match &demand {
-            Demand::Nothing => LetIn::default(),
-            Demand::Seal(shown) => self.seal(shown).await?,
-            Demand::Write(shown) => self.admit(shown).await?,
+        let write = match &demand {
+            Demand::Nothing => None,
+            Demand::Seal(shown) => self.seal(shown).await.map(|()| None)?,
+            Demand::Write(shown) => Some(self.admit(shown).await?),
         };
         let shown = match &demand {
             Demand::Nothing => None,
@@ -114,25 +108,43 @@ impl Answerer {
         let Some(body) = body.take() else {
             return Err(Problem::new(Code::InvalidRequest, "no body"));
         };
-        self.exchange(sent, body, let_in).await
+        self.exchange(sent, body, write).await
     }
 
     /// Lets a write through, and nothing of it before: stale tokens first, for they are refused
     /// whatever else is wrong; then those that nobody issued; then it waits for older writes.
-    async fn admit(&self, shown: &Shown) -> Result<LetIn, Problem> {
-        let entry = self.gate.pass()?;
+    async fn admit(&self, shown: &Shown) -> Result<Write, Problem> {
+        let tenure = self.gate.pass()?;
+        let seat = self.seat()?;
         self.examine(shown).await?;
-        let seat = self.seats.take().ok_or_else(no_seat)?;
         let pass = self.fence.admit(&shown.resource, shown.token, self.usage).await;
-        Ok(LetIn { entry: Some(entry), write: Some((pass.map_err(refused)?, seat)) })
+        let pass = pass.map_err(refused)?;
+        let settle = self.limits.upstream_settle;
+        Ok(Write { pass, settle, tenure, seat, ends: Instant::now() + self.limits.write_max })
+    }
+
+    /// Leave to be under way. Writes go on without their clients, so that these alone do not
+    /// bound them.
+    fn seat(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.seats).try_acquire_owned().map_err(|_| {
+            let max = self.limits.connections_max;
+            let detail = format!("{max} writes are under way or have not settled yet");
+            Problem::new(Code::Overloaded, detail).retry_after(Duration::from_secs(1))
+        })
+    }
+
+    /// Writes that the upstream may be at work on over a connection that is still there.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.fence.stats().in_flight.saturating_sub(self.metrics.settling_now())
     }
 
     /// Records the token of a reader who is going to write: what it reads stays what it read.
-    async fn seal(&self, shown: &Shown) -> Result<LetIn, Problem> {
-        let entry = self.gate.pass()?;
+    async fn seal(&self, shown: &Shown) -> Result<(), Problem> {
+        let tenure = self.gate.pass()?;
         self.examine(shown).await?;
-        self.fence.seal(&shown.resource, shown.token).await.map_err(refused)?;
-        Ok(LetIn { entry: Some(entry), write: None })
+        let sealed = self.fence.seal(&shown.resource, shown.token).await;
+        sealed.map_err(refused)?;
+        self.gate.pass_in(tenure)
     }
 
     async fn examine(&self, shown: &Shown) -> Result<(), Problem> {
@@ -151,14 +163,11 @@ impl Answerer {
         &self,
         sent: Request<()>,
         body: Incoming,
-        let_in: LetIn,
+        write: Option<Write>,
     ) -> Result<Response<Answering>, Problem> {
-        let settle = self.limits.upstream_settle;
-        let ends = Instant::now() + self.limits.write_max;
-        let write = let_in.write.map(|(pass, seat)| Write { pass, seat, settle, ends });
         let exchange = Exchange::new(write, &self.metrics);
         let body = Outgoing::new(body, &exchange, self.limits.client_timeout);
-        let sending = self.send(sent.map(|()| body), Arc::clone(&exchange), let_in.entry);
+        let sending = self.send(sent.map(|()| body), Arc::clone(&exchange));
         let got =
             if exchange.is_write() { without_its_client(sending).await } else { sending.await };
         got.map_err(|failure| failed(failure, &exchange))
@@ -168,13 +177,12 @@ impl Answerer {
         &self,
         sent: Request<Outgoing>,
         exchange: Arc<Exchange>,
-        entry: Option<Entry>,
     ) -> impl Future<Output = Result<Response<Answering>, Failure>> + use<> {
         let (upstream, gate) = (Arc::clone(&self.upstream), Arc::clone(&self.gate));
         let patience = self.limits.upstream_timeout;
         let of_head = sent.method() == Method::HEAD;
         async move {
-            let (answer, line) = upstream.send(sent, &exchange, &gate, entry).await?;
+            let (answer, line) = upstream.send(sent, &exchange, &gate).await?;
             let (mut head, body) = answer.into_parts();
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
                 let detail = "it switches protocols, which nobody has asked for";
@@ -206,12 +214,6 @@ impl Answerer {
         );
         problem.answer(&trace_id).map(|body| Either::Left(Full::new(body)))
     }
-}
-
-fn no_seat() -> Problem {
-    let detail = "as many writes are under way or settling as may be (--connections-max): nothing \
-                  was written";
-    Problem::new(Code::Overloaded, detail).retry_after(Duration::from_secs(1))
 }
 
 /// Goes on when the client goes away: what was sent whole is answered sooner than it settles.

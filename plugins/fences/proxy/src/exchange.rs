@@ -4,6 +4,7 @@
 //! knows what the upstream still does, and it counts as in flight for the settle time after its
 //! connection ended. Whoever takes part in an exchange holds it; the last one is the connection.
 
+use crate::gate::Tenure;
 use crate::metrics::Metrics;
 use leasehold_client::fence::Pass;
 use parking_lot::Mutex;
@@ -12,11 +13,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, sleep_until};
-
-/// What tokio's semaphore can count, and more than there are descriptors.
-const SEATS_MAX: u32 = 1 << 20;
 
 /// Why an exchange was cut on this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,50 +29,15 @@ pub(crate) enum Cut {
     NotReady,
 }
 
-/// How many writes there may be at a time, with those whose client has gone and those that settle.
-#[derive(Debug, Clone)]
-pub(crate) struct Seats {
-    all: Arc<Semaphore>,
-    under_way: Arc<Semaphore>,
-    max: u32,
-}
-
-/// The seat of a write.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    /// Until it is over, or has settled.
-    kept: OwnedSemaphorePermit,
-    /// Until its connection has ended.
-    under_way: OwnedSemaphorePermit,
-}
-
-impl Seats {
-    pub(crate) fn new(max: usize) -> Self {
-        let max = u32::try_from(max).unwrap_or(u32::MAX).min(SEATS_MAX);
-        let seats = || Arc::new(Semaphore::new(max as usize));
-        Self { all: seats(), under_way: seats(), max }
-    }
-
-    /// Nothing if all are taken.
-    pub(crate) fn take(&self) -> Option<Seat> {
-        let kept = Arc::clone(&self.all).try_acquire_owned().ok()?;
-        let under_way = Arc::clone(&self.under_way).try_acquire_owned().ok()?;
-        Some(Seat { kept, under_way })
-    }
-
-    /// Resolves once no write is under way.
-    pub(crate) async fn left(&self) {
-        // Never closed.
-        let _ = self.under_way.acquire_many(self.max).await;
-    }
-}
-
 /// A write, and what it needs in order to be over.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) pass: Pass,
-    pub(crate) seat: Seat,
     pub(crate) settle: Duration,
+    /// In which it was let through.
+    pub(crate) tenure: Tenure,
+    /// Kept until the write is over, whether or not its client is still there.
+    pub(crate) seat: OwnedSemaphorePermit,
     /// No write takes longer.
     pub(crate) ends: Instant,
 }
@@ -83,6 +46,7 @@ pub(crate) struct Write {
 pub(crate) struct Exchange {
     write: Mutex<Option<Write>>,
     ends: Option<Instant>,
+    tenure: Option<Tenure>,
     began: AtomicBool,
     body_done: AtomicBool,
     answer_done: AtomicBool,
@@ -103,6 +67,7 @@ impl Exchange {
     pub(crate) fn new(write: Option<Write>, metrics: &Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             ends: write.as_ref().map(|write| write.ends),
+            tenure: write.as_ref().map(|write| write.tenure),
             write: Mutex::new(write),
             began: AtomicBool::new(false),
             body_done: AtomicBool::new(false),
@@ -112,6 +77,11 @@ impl Exchange {
             metrics: Arc::clone(metrics),
             runtime: Handle::current(),
         })
+    }
+
+    /// In which a write was let through.
+    pub(crate) fn tenure(&self) -> Option<Tenure> {
+        self.tenure
     }
 
     pub(crate) fn is_write(&self) -> bool {
@@ -197,11 +167,9 @@ impl Drop for Exchange {
             return;
         }
         let settling = self.metrics.settling();
-        let Write { pass, seat: Seat { kept, under_way }, settle, .. } = write;
-        drop(under_way);
         drop(self.runtime.spawn(async move {
-            sleep(settle).await;
-            drop((pass, kept, settling));
+            sleep(write.settle).await;
+            drop((write.pass, write.seat, settling));
         }));
     }
 }

@@ -9,29 +9,28 @@ use tokio::sync::watch;
 /// When to come again while the lock is being got.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Says that a request came in under one tenure of the lock. Between two of them another proxy may
-/// have stood before the upstream, and what was judged before is not worth anything after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry(u64);
-
 #[derive(Debug)]
 pub(crate) struct Gate {
-    held: Mutex<Held>,
+    state: Mutex<State>,
     /// How much of the validity has to be left, so that a write can still be cut in time.
     margin: Duration,
     cut: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct State {
     belief: Option<Belief>,
-    /// How often it was lost, or nearly.
-    closed: u64,
+    tenure: Tenure,
 }
+
+/// One grant of the lock after another. Between two of them another proxy may have served, so
+/// what was decided in one says nothing in the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tenure(u64);
 
 impl Gate {
     pub(crate) fn new(margin: Duration) -> Self {
-        Self { held: Mutex::default(), margin, cut: watch::Sender::new(()) }
+        Self { state: Mutex::default(), margin, cut: watch::Sender::new(()) }
     }
 
     pub(crate) fn margin(&self) -> Duration {
@@ -45,41 +44,45 @@ impl Gate {
 
     /// Open for as long as this may be believed.
     pub(crate) fn open(&self, belief: Belief) {
-        self.held.lock().belief = Some(belief);
+        self.state.lock().belief = Some(belief);
     }
 
     /// Nothing new, and nothing that is under way.
     pub(crate) fn close(&self) {
-        let mut held = self.held.lock();
-        held.belief = None;
-        held.closed += 1;
-        drop(held);
+        self.state.lock().belief = None;
         self.cut.send_replace(());
     }
 
+    /// The lock is lost: whoever was let through and has not begun is not let through any more.
+    pub(crate) fn end_tenure(&self) {
+        self.state.lock().tenure.0 += 1;
+        self.close();
+    }
+
     pub(crate) fn is_open(&self) -> bool {
-        self.entry().is_some()
+        self.tenure().is_some()
     }
 
-    /// Whether a request may come in at this moment.
-    pub(crate) fn pass(&self) -> Result<Entry, Problem> {
-        self.entry().ok_or_else(closed)
+    /// The present one, while the gate is open.
+    fn tenure(&self) -> Option<Tenure> {
+        let state = self.state.lock();
+        let open = state.belief.as_ref().is_some_and(|belief| belief.remaining() > self.margin);
+        open.then_some(state.tenure)
     }
 
-    /// Whether one that came in may still go on: the lock was held all the time since.
-    pub(crate) fn still(&self, entry: Entry) -> Result<(), Problem> {
-        if self.entry() == Some(entry) { Ok(()) } else { Err(closed()) }
+    /// Whether a write may be begun at this moment, and in which tenure it is decided upon.
+    pub(crate) fn pass(&self) -> Result<Tenure, Problem> {
+        self.tenure().ok_or_else(closed)
     }
 
-    fn entry(&self) -> Option<Entry> {
-        let held = self.held.lock();
-        let open = held.belief.as_ref().is_some_and(|belief| belief.remaining() > self.margin);
-        open.then_some(Entry(held.closed))
+    /// Whether a write that was decided upon in a tenure may be begun at this moment.
+    pub(crate) fn pass_in(&self, tenure: Tenure) -> Result<(), Problem> {
+        if self.tenure() == Some(tenure) { Ok(()) } else { Err(closed()) }
     }
 }
 
 fn closed() -> Problem {
-    let detail = "the proxy does not hold its own lock on the upstream at the moment, or got it \
-                  again while this request waited: nothing was written";
+    let detail = "the proxy does not hold its own lock on the upstream, or lost it while this \
+                  waited: nothing was written";
     Problem::new(Code::NotReady, detail).retry_after(AGAIN)
 }

@@ -2,13 +2,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 const CLIENT_ID: &str = "client-id";
 const REQUEST_ID: &str = "request-id";
 const SUSPECT_BELOW: &str = "suspect-below";
 const LOCK: &str = "lock";
+const PLACE: &str = "place";
+const TENURE: &str = "tenure";
+const FENCE: &str = "fence.redb";
 /// A line is short; a larger file is another file.
 const LINE_BYTES_MAX: u64 = 4096;
 
@@ -37,8 +41,17 @@ impl Home {
         fs::create_dir_all(dir).map_err(|error| named(dir, &error))?;
         let path = dir.join(CLIENT_ID);
         let known = read(&path)?;
-        let new = known.is_none();
-        let client_id = match known {
+        let place = place(dir)?;
+        let in_place = place.is_some() && read(&dir.join(PLACE))? == place;
+        let new = known.is_none() || (in_place && read(&dir.join(TENURE))?.is_none());
+        if known.is_some() && !in_place {
+            tracing::warn!(
+                data_dir = %dir.display(),
+                "the file of the fence is not the one that was here: this directory is a copy, was \
+                 restored, or is incomplete; it is taken for another one from now on"
+            );
+        }
+        let client_id = match known.filter(|_| in_place) {
             Some(client_id) => client_id,
             None => {
                 let unique = leasehold_client::new_request_id().map_err(io::Error::other)?;
@@ -48,6 +61,14 @@ impl Home {
             }
         };
         Ok(Self { dir: dir.to_owned(), client_id, new })
+    }
+
+    /// The fence has its file here now.
+    pub(crate) fn settle_in(&self) -> io::Result<()> {
+        match place(&self.dir)? {
+            Some(place) => write(&self.dir.join(PLACE), &place),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 
     /// Under which the service knows the proxy on this directory, after every restart.
@@ -62,13 +83,13 @@ impl Home {
         &self.dir
     }
 
-    /// Whether no proxy has been on it before.
+    /// Whether no proxy has stood before an upstream with it.
     pub(crate) fn is_new(&self) -> bool {
         self.new
     }
 
     pub(crate) fn fence(&self) -> PathBuf {
-        self.dir.join("fence.redb")
+        self.dir.join(FENCE)
     }
 
     /// The request for the lock that was made last.
@@ -98,15 +119,41 @@ impl Home {
 
     /// Tokens below this one may have been overtaken behind the back of this directory.
     pub(crate) fn suspect_below(&self) -> io::Result<u64> {
-        let path = self.dir.join(SUSPECT_BELOW);
-        let text = read(&path)?.unwrap_or_else(|| "0".to_owned());
-        text.parse().map_err(|_| no_id(&path))
+        token(&self.dir.join(SUSPECT_BELOW))
+    }
+
+    /// The grant of the lock under which this directory was used last; 0 if none is known.
+    pub(crate) fn last_tenure(&self) -> io::Result<u64> {
+        token(&self.dir.join(TENURE))
+    }
+
+    pub(crate) fn set_last_tenure(&self, token: u64) -> io::Result<()> {
+        write(&self.dir.join(TENURE), &token.to_string())
     }
 
     /// Remembers it for all later starts.
     pub(crate) fn set_suspect_below(&self, token: u64) -> io::Result<()> {
         write(&self.dir.join(SUSPECT_BELOW), &token.to_string())
     }
+}
+
+/// What tells the file of the fence from a copy of it; nothing if there is none.
+fn place(dir: &Path) -> io::Result<Option<String>> {
+    let path = dir.join(FENCE);
+    match fs::metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(named(&path, &error)),
+        Ok(meta) => {
+            // Not every file system knows it, but one that does goes on knowing it.
+            let made = meta.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+            Ok(Some(format!("{} {}", meta.ino(), made.unwrap_or_default().as_nanos())))
+        }
+    }
+}
+
+fn token(path: &Path) -> io::Result<u64> {
+    let text = read(path)?.unwrap_or_else(|| "0".to_owned());
+    text.parse().map_err(|_| no_id(path))
 }
 
 fn read(path: &Path) -> io::Result<Option<String>> {
@@ -152,10 +199,36 @@ mod tests {
     #[test]
     fn a_directory_keeps_its_name_and_no_other_has_it() {
         let (one, two) = (tempfile::tempdir().expect("a dir"), tempfile::tempdir().expect("a dir"));
-        let open = |dir: &tempfile::TempDir| Home::open(dir.path(), "me").expect("a home");
+        let open = |dir: &tempfile::TempDir| {
+            fs::write(dir.path().join(FENCE), "").expect("written");
+            let home = Home::open(dir.path(), "me").expect("a home");
+            home.settle_in().expect("written");
+            home
+        };
         assert_eq!(open(&one).client_id(), open(&one).client_id());
         assert_ne!(open(&one).client_id(), open(&two).client_id());
         assert!(open(&one).client_id().starts_with("me/fence-proxy-"));
+    }
+
+    #[test]
+    fn a_copy_and_a_directory_without_its_fence_are_other_directories() {
+        let dir = tempfile::tempdir().expect("a dir");
+        let fence = dir.path().join(FENCE);
+        let open = || Home::open(dir.path(), "me").expect("a home");
+        fs::write(&fence, "").expect("written");
+        let home = open();
+        home.settle_in().expect("written");
+        assert!(home.is_new() && open().is_new() && open().client_id() == home.client_id());
+        home.set_last_tenure(7).expect("written");
+        assert!(!open().is_new() && open().client_id() == home.client_id());
+        // Under another name first, so that the copy cannot get the same place.
+        fs::copy(&fence, dir.path().join("copy")).expect("copied");
+        fs::rename(dir.path().join("copy"), &fence).expect("renamed");
+        let copy = open();
+        assert!(!copy.is_new() && copy.client_id() != home.client_id());
+        copy.settle_in().expect("written");
+        fs::remove_file(&fence).expect("removed");
+        assert_ne!(open().client_id(), copy.client_id());
     }
 
     #[test]

@@ -37,8 +37,7 @@ impl Line {
     {
         let (sender, connection) = http.handshake(stream).await?;
         let carried = Arc::<Carried>::default();
-        // Here, and not where it is driven: whoever asks the gate after this must be cut if it
-        // closes, however late the task is first run.
+        // Here, and not when the task first runs: the gate may close in between.
         cut.mark_unchanged();
         let driver = tokio::spawn(drive(connection, Arc::clone(&carried), cut)).abort_handle();
         Ok(Self { sender, driver: Some(driver), carried, idle_since: Instant::now() })

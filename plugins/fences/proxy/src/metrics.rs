@@ -146,6 +146,11 @@ impl Metrics {
         Counted(self.settling.clone())
     }
 
+    /// How many writes settle at this moment.
+    pub(crate) fn settling_now(&self) -> u64 {
+        u64::try_from(self.settling.get()).unwrap_or_default()
+    }
+
     /// Everything in the text format.
     pub(crate) fn text(&self, ready: bool, fence: &Stats) -> Vec<u8> {
         self.ready.set(i64::from(ready));

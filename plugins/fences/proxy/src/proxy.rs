@@ -2,7 +2,6 @@
 
 use crate::answer::Answerer;
 use crate::checks::Checks;
-use crate::exchange::Seats;
 use crate::gate::Gate;
 use crate::home::Home;
 use crate::metrics::Metrics;
@@ -18,11 +17,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 /// How much of its lock's TTL a proxy needs to cut what is under way.
 const MARGIN_SHARE: u32 = 5;
+
+/// How often to look whether the last writes of a stop are over.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// A proxy that answers.
 #[derive(Debug)]
@@ -50,18 +53,28 @@ impl Proxy {
         let metrics = metrics.map_err(|error| StartError::Setting(error.to_string()))?;
         // Whoever has the file is the only process on this directory.
         let fence = open(&home, &limits)?;
-        let listener = listen(settings.listen).await?;
-        let ops = match settings.ops_listen {
-            Some(address) => Some(listen(address).await?),
-            None => None,
+        home.settle_in().map_err(StartError::Home)?;
+        let (listener, ops) = match listen_all(&settings).await {
+            Ok(listeners) => listeners,
+            Err(error) => {
+                close_unused(&fence).await;
+                return Err(error);
+            }
         };
         let tenure = Tenure {
             client: client.clone(),
             home: home.clone(),
             resource: lock_of(&settings),
             ttl: limits.lock_ttl,
+            lingers: limits.after_another() + limits.lock_ttl,
         };
-        let guard = tenure.begin().await?;
+        let guard = match tenure.begin().await {
+            Ok(guard) => guard,
+            Err(error) => {
+                close_unused(&fence).await;
+                return Err(error);
+            }
+        };
         let checks = Checks::new(&client, settings.check_tokens, &limits, &metrics);
         checks.suspect_below(home.suspect_below().map_err(StartError::Home)?);
         if !settings.check_tokens {
@@ -79,8 +92,8 @@ impl Proxy {
             fence,
             checks,
             gate,
-            seats: Seats::new(limits.connections_max),
             upstream: Arc::new(upstream),
+            seats: Arc::new(Semaphore::new(limits.connections_max)),
             authority: settings.upstream.authority(),
             metrics,
             limits,
@@ -136,12 +149,13 @@ impl Proxy {
     /// stop an unclean one: the lock ends by itself, and whoever comes next waits before a newer
     /// token passes.
     pub async fn stop(self) -> Stopped {
+        let ends = Instant::now() + self.answerer.limits.drain;
         self.stop.send_replace(true);
-        let patience = tokio::time::Instant::now() + self.answerer.limits.drain;
-        let mut drained = self.door.await.unwrap_or(false);
-        // Writes go on without their clients.
-        let left = tokio::time::timeout_at(patience, self.answerer.seats.left());
-        drained &= left.await.is_ok();
+        let drained = self.door.await.unwrap_or(false);
+        // Their clients are gone, and they are not.
+        while self.answerer.under_way() > 0 && Instant::now() < ends {
+            sleep(GLANCE).await;
+        }
         drop(self.part);
         let guard = self.keeper.await.ok().flatten();
         if let Some(ops) = self.ops {
@@ -192,9 +206,10 @@ impl Answerer {
     /// Takes the upstream over as it was left.
     pub(crate) fn inherit(&self, left: Left, token: u64, home: &Home) {
         if !left.clean {
-            let settle = self.limits.upstream_settle;
-            tracing::warn!(?settle, "the upstream was not left in order: newer tokens wait first");
-            self.fence.hold_newer_for(settle);
+            let late = if left.late { self.limits.lock_ttl } else { Duration::ZERO };
+            let wait = self.limits.after_another() + late;
+            tracing::warn!(?wait, "the upstream was not left in order: newer tokens wait first");
+            self.fence.hold_newer_for(wait);
         }
         let known = home.suspect_below().is_ok_and(|below| below >= token);
         if !left.by_us && !known {
@@ -202,7 +217,11 @@ impl Answerer {
             self.checks.suspect_below(token);
             if let Err(error) = home.set_suspect_below(token) {
                 tracing::error!(%error, "the next start will not know of the other data directory");
+                return;
             }
+        }
+        if let Err(error) = home.set_last_tenure(token) {
+            tracing::error!(%error, "the next start will take this directory for another one");
         }
     }
 
@@ -246,6 +265,24 @@ fn open(home: &Home, limits: &Limits) -> Result<RedbFence, StartError> {
         }
         error => StartError::Fence(error.to_string()),
     })
+}
+
+/// Nothing was let through, so what the file said of the last end still holds.
+async fn close_unused(fence: &RedbFence) {
+    if fence.was_closed_cleanly()
+        && let Err(error) = fence.close().await
+    {
+        tracing::warn!(%error, "the next start waits before a newer token passes");
+    }
+}
+
+async fn listen_all(settings: &Settings) -> Result<(TcpListener, Option<TcpListener>), StartError> {
+    let listener = listen(settings.listen).await?;
+    let ops = match settings.ops_listen {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
+    Ok((listener, ops))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -8,8 +8,8 @@ use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{Method, Uri};
 
-/// Change what lies below the path they name as well.
-const REACH_BELOW: [&str; 3] = ["DELETE", "MOVE", "COPY"];
+/// The one write that changes nothing below its path: it makes a collection where nothing is.
+const MAKES_ONLY: &str = "MKCOL";
 
 /// What counts as a write, and which paths are protected.
 #[derive(Debug, Clone)]
@@ -90,7 +90,7 @@ impl Rules {
         if self.protect.iter().any(Pattern::is_everything) && self.protect.len() == 1 {
             return Ok(vec![Protection::Any]);
         }
-        let below = REACH_BELOW.contains(&head.method.as_str());
+        let below = head.method.as_str() != MAKES_ONLY;
         let mut protections = vec![self.protection(head.uri.path(), below)?];
         for destination in head.headers.get_all("destination") {
             protections.push(self.protection(&path_of(destination)?, below)?);
@@ -161,7 +161,7 @@ fn check(protection: &Protection, shown: &Shown) -> Result<(), Problem> {
             wrong(format!("this path belongs to {resource}, not to {}", shown.resource))
         }
         Protection::Many => wrong(
-            "what lies below this path belongs to several resources: change them one by one"
+            "what lies below this path belongs to other resources: change them one by one"
                 .to_owned(),
         ),
     }

@@ -106,6 +106,10 @@ fn a_collection_of_what_is_protected_cannot_be_changed_as_a_whole() {
     assert_eq!(demand(&rules, "DELETE", "/", &[]), Err(Code::TokenRequired));
     assert_eq!(demand(&rules, "DELETE", "/orders", &[]), Ok(Demand::Nothing));
     assert_eq!(demand(&rules, "MKCOL", "/invoices", &[]), Ok(Demand::Nothing));
+    for method in ["PUT", "POST", "delete", "move", "REBIND", "mkcol"] {
+        assert_eq!(demand(&rules, method, "/invoices", &INVOICE), Err(Code::WrongResource));
+        assert_eq!(demand(&rules, method, "/invoices?delete", &[]), Err(Code::TokenRequired));
+    }
 }
 
 #[test]

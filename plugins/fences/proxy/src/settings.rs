@@ -125,6 +125,12 @@ impl Limits {
         Ok(())
     }
 
+    /// How long writes may be in flight that a proxy before this one has let through: as long as
+    /// the upstream works on one alone, or as long as that proxy would have waited for it.
+    pub(crate) fn after_another(&self) -> Duration {
+        self.upstream_settle.max(self.upstream_timeout)
+    }
+
     /// Each under its name, for the metrics.
     pub(crate) fn bounds(&self) -> [(&'static str, i64); 16] {
         let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);

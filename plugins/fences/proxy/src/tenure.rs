@@ -18,6 +18,8 @@ pub(crate) const LOCK_PREFIX: &str = "fence-proxy/";
 
 /// How long to stand in line for a lock that was lost, again and again.
 const WAIT: Duration = Duration::from_secs(60);
+/// How many grants of the lock are looked at.
+const HISTORY: usize = 64;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often to look whether a late renewal has arrived after all.
 const RECHECK: Duration = Duration::from_millis(50);
@@ -29,6 +31,8 @@ pub(crate) struct Tenure {
     pub(crate) home: Home,
     pub(crate) resource: String,
     pub(crate) ttl: Duration,
+    /// How long after its end a grant may still have a write in flight.
+    pub(crate) lingers: Duration,
 }
 
 /// How the upstream was left by whoever stood before it.
@@ -38,6 +42,14 @@ pub(crate) struct Left {
     pub(crate) clean: bool,
     /// It was a proxy on this very data directory, so that the fence knows what it let through.
     pub(crate) by_us: bool,
+    /// Somebody may go on for a TTL, because its grant was ended by others.
+    pub(crate) late: bool,
+}
+
+impl Left {
+    /// What is assumed where nothing is known.
+    const WORST: Self = Self { clean: false, by_us: false, late: true };
+    const WELL: Self = Self { clean: true, by_us: true, late: false };
 }
 
 impl Tenure {
@@ -98,27 +110,46 @@ impl Tenure {
     /// worst; `own` is a grant of this very process, which knows what it left in flight.
     pub(crate) async fn left_before(&self, token: u64, own: Option<u64>) -> Left {
         let resource = Some(self.resource.clone());
-        let filter = GrantsFilter { resource, limit: Some(16), ..GrantsFilter::default() };
+        let filter = GrantsFilter { resource, limit: Some(HISTORY), ..GrantsFilter::default() };
         match self.client.grants(filter).next_page().await {
             Ok(page) => {
-                let grants = page.iter().flat_map(|page| &page.value.items);
-                match grants.into_iter().find(|grant| grant.token < token) {
-                    Some(grant) if Some(grant.token) == own => Left { clean: true, by_us: true },
-                    Some(grant) => self.left_by(grant),
-                    // Long ago, or never: in flight is nothing, but somebody may have been here.
-                    None => Left { clean: true, by_us: self.home.is_new() },
-                }
+                let grants: Vec<_> = page.iter().flat_map(|page| &page.value.items).collect();
+                self.left_by(&grants, token, own)
             }
             Err(error) => {
                 tracing::warn!(%error, "the history of the lock cannot be read: the worst is assumed");
-                Left { clean: false, by_us: false }
+                Left::WORST
             }
         }
     }
 
-    fn left_by(&self, grant: &GrantRecord<'_>) -> Left {
-        let released = grant.state == GrantState::Ended && grant.how == Some(EndedHow::Released);
-        Left { clean: released, by_us: grant.client_id == self.client.client_id() }
+    /// `grants` are the latest of the lock, newest first; `token` is that of the present one.
+    fn left_by(&self, grants: &[&GrantRecord<'_>], token: u64, own: Option<u64>) -> Left {
+        let now = grants.iter().find(|grant| grant.token == token).map(|grant| grant.granted_at);
+        let before: Vec<_> = grants.iter().filter(|grant| grant.token < token).collect();
+        let Some(last) = before.first() else {
+            // Long ago, or never: in flight is nothing, but somebody may have been here.
+            return Left { by_us: self.home.is_new(), ..Left::WELL };
+        };
+        if Some(last.token) == own {
+            return Left::WELL;
+        }
+        // Not only the last one: a short one may have come between it and what is in flight.
+        let lingers = u64::try_from(self.lingers.as_millis()).unwrap_or(u64::MAX);
+        let is_recent = |grant: &GrantRecord<'_>| match (grant.ended_at, now) {
+            (Some(ended), Some(now)) => ended.0.saturating_add(lingers) >= now.0,
+            _ => true,
+        };
+        let full = before.len() + 1 >= HISTORY && before.iter().all(|g| is_recent(g));
+        let count = |grant: &GrantRecord<'_>| grant.token == last.token || is_recent(grant);
+        let mut counted = before.iter().filter(|grant| count(grant));
+        let last_tenure = self.home.last_tenure().unwrap_or_default();
+        let ours = last.client_id == self.client.client_id() && last.token == last_tenure;
+        Left {
+            clean: !full && counted.clone().all(|grant| was_released(grant)),
+            by_us: ours || token == last_tenure,
+            late: full || counted.any(|grant| was_taken_away(grant)),
+        }
     }
 
     /// Keeps the gate open while the lock is held, and gets the lock again when it is lost, until
@@ -137,6 +168,7 @@ impl Tenure {
             let own = guard.token();
             let why = guard.lost().await;
             tracing::error!(%why, lock = %self.resource, "the lock on the upstream is lost: no more writes");
+            heir.gate.end_tenure();
             drop(guard);
             guard = tokio::select! {
                 guard = self.regain() => guard,
@@ -157,6 +189,15 @@ impl Tenure {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+fn was_released(grant: &GrantRecord<'_>) -> bool {
+    grant.state == GrantState::Ended && grant.how == Some(EndedHow::Released)
+}
+
+/// Its holder learns of it only when it next renews.
+fn was_taken_away(grant: &GrantRecord<'_>) -> bool {
+    !matches!(grant.how, Some(EndedHow::Released | EndedHow::Expired))
 }
 
 /// Returns once the lock is lost. The gate closes when so little of the validity is left that

@@ -1,7 +1,7 @@
 //! Connections to the upstream: made, kept for a moment, used again.
 
 use crate::exchange::Exchange;
-use crate::gate::{Entry, Gate};
+use crate::gate::Gate;
 use crate::line::Line;
 use crate::outgoing::Outgoing;
 use crate::problem::Problem;
@@ -84,25 +84,28 @@ impl Upstream {
         Self { target, connector, http, times, kept: Mutex::default(), cut }
     }
 
-    /// Sends a request, unless the gate has closed since it came in. A kept connection may have been
+    /// Sends a request, unless the gate has closed by then. A kept connection may have been
     /// closed by the other side at the same moment; what was not sent on it is sent on another.
     pub(crate) async fn send(
         &self,
         mut request: Request<Outgoing>,
         exchange: &Arc<Exchange>,
         gate: &Gate,
-        entry: Option<Entry>,
     ) -> Result<(Response<Incoming>, Line), Failure> {
+        let may_begin = || match exchange.tenure() {
+            Some(tenure) => gate.pass_in(tenure).map_err(Failure::Closed),
+            None => Ok(()),
+        };
         loop {
+            // No connection for what may not be sent.
+            may_begin()?;
             let mut line = match self.kept() {
                 Some(line) => line,
                 None => self.connect().await?,
             };
             line.carry(exchange);
             // Between here and sending nothing waits: whoever closes the gate later cuts the line.
-            if let Some(entry) = entry {
-                gate.still(entry).map_err(Failure::Closed)?;
-            }
+            may_begin()?;
             exchange.begin();
             let sending = line.sender.try_send_request(request);
             tokio::select! {
