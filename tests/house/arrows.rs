@@ -36,7 +36,7 @@ const OURS: &[(&str, &[&str])] = &[
         &["leasehold-client", "leasehold-fence-proxy", "leasehold-fences", "leasehold-wire"],
     ),
     ("web", &["leasehold-wire"]),
-    ("plugins/fences", &["leasehold-client"]),
+    ("plugins/fences", &[]),
     ("plugins/fences/proxy", &["leasehold-client"]),
     ("plugins/host", &["leasehold-core"]),
     ("plugins/sdk", &[]),
