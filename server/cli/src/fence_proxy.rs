@@ -6,7 +6,7 @@ use crate::duration::duration;
 use crate::failure::Failure;
 use crate::service::{self, ATTEMPT_MAX, Service};
 use crate::{complain, exit};
-use clap::builder::TypedValueParser as _;
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use leasehold_fence_proxy::{
     Home, Limits, Pattern, Proxy, Rules, Settings, StartError, Stopped, Target,
@@ -33,10 +33,12 @@ first request of a new holder.
 --protect PATTERN[=RESOURCE] says what is protected, and by which resource. Segments of a pattern
 are texts, * or {name} for any one, and ** at the end for all the rest; RESOURCE may use the names:
   --protect '/invoices/{id}=invoice/{id}'
-The first pattern that matches a path counts; a path that none matches is passed on as it is.
+The first pattern that matches a path counts, and otherwise the nearest one above it; a path that
+belongs to none is passed on as it is.
 
 One proxy stands before one upstream: it holds the lock fence-proxy/UPSTREAM, and a second one ends
-with 75. The data directory holds the highest tokens and is never to be deleted.
+with 75. After an unclean stop newer tokens wait the longer of --upstream-settle and
+--upstream-timeout. The data directory holds the highest tokens and is never to be deleted.
 
 LEASEHOLD_LOG chooses what is logged; `info,leasehold_fence_proxy::refused=info` tells of every
 refused request with its trace_id.
@@ -146,7 +148,7 @@ pub(crate) fn command() -> Command {
             text("read-methods", "LIST").help("Methods that change nothing; all others are writes [default: GET,HEAD,OPTIONS,TRACE,PROPFIND]"),
             text("strict", "").action(ArgAction::SetTrue).help("Let each token pass only once"),
             text("check-tokens", "on|off").value_parser(["on", "off"]).default_value("on").hide_possible_values(true).help("Ask the service about a token higher than any seen, so that nobody can invent one"),
-            text("upstream-name", "NAME").help("What the upstream is called in the proxy's lock, where several URLs lead to it [default: its URL]"),
+            text("upstream-name", "NAME").value_parser(NonEmptyStringValueParser::new()).help("What the upstream is called in the proxy's lock, where several URLs lead to it [default: its URL]"),
             text("upstream-ca", "FILE").value_parser(value_parser!(PathBuf)).help("Who may have signed the upstream's certificate, in PEM [default: whom the machine trusts]"),
             text("ops-listen", "ADDR").value_parser(value_parser!(SocketAddr)).help("Where /livez, /readyz and /metrics are [default: nowhere]"),
             text("log", "text|json").value_parser(["text", "json"]).default_value("text").hide_possible_values(true).help("The format of the log lines"),
