@@ -157,10 +157,11 @@ impl Step<'_> {
             draining: false,
         });
         self.remember_live(&grant.owner, grant.request_id.as_ref(), fingerprint, Got::Grant(token));
-        let risen = self.overtake(&asked.resource, asked.priority, TicketId(u64::MAX));
+        self.overtake(&asked.resource, asked.priority, TicketId(u64::MAX));
         self.place_grant(grant.clone(), ttl_ms);
-        if risen {
-            // Among those overtaken another may be first now, and fit beside the holders.
+        if self.state.locks.get(&asked.resource).is_some_and(|lock| lock.line.is_some()) {
+            // Among those overtaken another may be first now, and fit beside the holders; or the
+            // first one's lease is being ended, and it has nothing to wait for any more.
             self.pump(&asked.resource);
         }
         Outcome::Granted { grant, ttl_ms, repeat: false }

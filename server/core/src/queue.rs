@@ -87,36 +87,28 @@ impl Step<'_> {
     }
 
     /// Whoever of a lower priority arrived before `arrival` and still waits was overtaken.
-    /// Answers whether somebody rose by it, and so may have become first.
-    pub(crate) fn overtake(
-        &mut self,
-        resource: &ResourceName,
-        priority: u8,
-        arrival: TicketId,
-    ) -> bool {
+    pub(crate) fn overtake(&mut self, resource: &ResourceName, priority: u8, arrival: TicketId) {
         let Some(line) = self.state.locks.get(resource).and_then(|lock| lock.line.as_ref()) else {
-            return false;
+            return;
         };
         if !line.mixed && priority == 0 {
-            return false;
+            return;
         }
         // The granted one was first of all, so who arrived earlier has a lower priority.
         let behind: Vec<TicketId> =
             line.attached.keys().map(|(_, id)| *id).filter(|id| *id < arrival).collect();
-        let mut risen = false;
         for id in behind {
-            risen |= self.was_overtaken(id);
+            self.was_overtaken(id);
         }
-        risen
     }
 
-    fn was_overtaken(&mut self, id: TicketId) -> bool {
+    fn was_overtaken(&mut self, id: TicketId) {
         let overtaken_max = self.state.limits.overtaken_max;
-        let Some(slot) = self.state.tickets.get_mut(&id) else { return false };
+        let Some(slot) = self.state.tickets.get_mut(&id) else { return };
         let ticket = Arc::make_mut(slot);
         ticket.overtaken = ticket.overtaken.saturating_add(1);
         if ticket.overtaken < overtaken_max || ticket.priority == u8::MAX {
-            return false;
+            return;
         }
         let before = ticket.clone();
         ticket.overtaken = 0;
@@ -128,7 +120,6 @@ impl Step<'_> {
             line.take(&before);
             line.put(&after);
         }
-        true
     }
 
     /// Takes a ticket out for good. The caller pumps the line.

@@ -41,7 +41,7 @@
 //! let refused = texts.write("a", 33, "late").await.unwrap_err();
 //! assert_eq!(
 //!     refused.json(),
-//!     r#"{"code":"stale_token","highest_token":34,"resource":"a","token":33}"#,
+//!     r#"{"code":"stale_token","resource":"a","token":33,"highest_token":34}"#,
 //! );
 //! texts.write("a", 34, "second").await?;
 //! # Ok(())
