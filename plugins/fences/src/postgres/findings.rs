@@ -31,7 +31,7 @@ const POWER: &str = "SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = cu
 const UNAWAITED: &str = "SELECT count(*) > 0 AND current_setting('synchronous_standby_names') = '' \
      FROM pg_catalog.pg_stat_replication";
 
-/// What can be seen with the rights of this session.
+/// What can be seen with the rights of this connection.
 pub(super) async fn of(
     client: &Client,
     version: Option<i64>,

@@ -7,7 +7,7 @@ use crate::report::{Finding, Severity};
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Value, cmd};
 
-/// What can be seen with the rights of this session.
+/// What can be seen with the rights of this connection.
 pub(super) async fn of(
     connection: &mut MultiplexedConnection,
     version: Option<i64>,
