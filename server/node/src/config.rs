@@ -2,6 +2,7 @@
 
 use crate::propose::QueueSettings;
 use leasehold_core::Limits;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Settings of one node.
@@ -16,6 +17,8 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// The address for clients, as others are told.
     pub http: String,
+    /// Other nodes, and the way to them; nothing for a node alone.
+    pub peers: Option<PeerConfig>,
     /// How much is queued and batched.
     pub queue: QueueSettings,
     /// Raft's timing.
@@ -29,6 +32,18 @@ pub struct NodeConfig {
     pub events_max: u64,
     /// Records of the audit that are kept.
     pub audit_max: u64,
+}
+
+/// Other nodes, and the way to them.
+#[derive(Debug, Clone)]
+pub struct PeerConfig {
+    /// Where peers are answered.
+    pub listen: String,
+    /// The address at which this node is reached, as others are told.
+    pub advertise: String,
+    /// The members of a new cluster, this node among them: their peer addresses by id. With data
+    /// already there they change nothing.
+    pub founders: BTreeMap<u64, String>,
 }
 
 /// Raft's timing, in milliseconds. All of it goes together, so it is chosen by profile.
@@ -56,6 +71,7 @@ impl NodeConfig {
             dir,
             limits: Limits::default(),
             http: String::new(),
+            peers: None,
             queue: QueueSettings::default(),
             timing: Timing::LAN,
             reserve_bytes: 64 << 20,

@@ -12,6 +12,7 @@
 //! | `propose`, `batcher` | commands gather into log entries; who goes first; into Raft |
 //! | `hub` | the leader's memory: deadlines, sleeping requests, things due |
 //! | `keeper` | the task that proposes what is due, and measures outages |
+//! | [`Forwarded`] (`forward`), `peers` | what is passed on to the leader; the way to other nodes |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
 //! | `log`, `state`, `history`, `open` | redb: the Raft log, snapshots, ended grants |
 //! | `reserve` | disk space that is kept for what frees locks |
@@ -30,6 +31,7 @@ mod codec;
 mod config;
 mod confirm;
 mod fatal;
+mod forward;
 mod grants;
 mod history;
 mod hub;
@@ -58,8 +60,9 @@ pub use administer::{Deed, ForceReleased, Operator};
 pub use answer::*;
 pub use batch::{Operated, Operation};
 pub use change::{Change, ChangeKind, Named, action_name};
-pub use config::{NodeConfig, Timing};
+pub use config::{NodeConfig, PeerConfig, Timing};
 pub use fatal::StorageFault;
+pub use forward::{AnswerForwarded, Forwarded, ForwardedAnswer};
 pub use grants::{GrantSeen, GrantsFilter, NoGrant};
 pub use lists::{ClientsFilter, LeasesFilter, LockState, LockSummary, LocksFilter};
 pub use metrics::Metrics;

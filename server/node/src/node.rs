@@ -13,7 +13,7 @@ use crate::leadership::Leadership;
 use crate::log::LogStore;
 use crate::metrics::Metrics;
 use crate::open::{OpenError, Opened, Setup, Sizes, open};
-use crate::peers::NoPeers;
+use crate::peers::{Identity, PeerListener, Peers};
 use crate::propose::{Class, Proposal, Proposals};
 use crate::reserve::Reserve;
 use crate::runtime;
@@ -30,6 +30,8 @@ use tokio::sync::{oneshot, watch};
 
 /// An outcome that is not known after this is answered as exactly that.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// The version of the commands that this binary applies, as its peers are told.
+const COMMANDS: u16 = 1;
 /// Recovery applies what was committed before the node stopped; a million locks take seconds.
 const RECOVER_WITHIN: Duration = Duration::from_secs(600);
 /// A node that has been ready stays so for this long without a leader: an election must not
@@ -53,6 +55,7 @@ pub(crate) struct Inner {
     pub(crate) election_max_ms: u64,
     raft: crate::Raft,
     leading: watch::Receiver<Option<CommittedLeader>>,
+    stop_peers: watch::Sender<bool>,
     pub(crate) reserve: Reserve,
     fatal: Fatal,
     opened: parking_lot::Mutex<Option<Opened>>,
@@ -71,6 +74,15 @@ pub enum StartError {
     /// Its files could not be opened. They are as they were.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// Peers could not reach it.
+    #[error("{address}: peers cannot be answered there")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system says.
+        #[source]
+        cause: std::io::Error,
+    },
     /// The timing is inconsistent.
     #[error("raft refuses its settings: {0}")]
     Settings(String),
@@ -109,19 +121,26 @@ impl Node {
             keep_audits: config.audit_max,
         };
         let opened = runtime::blocking(move || open(setup)).await.ok_or(StartError::Lost)??;
+        let identity = Arc::new(Identity::new(config.id, COMMANDS, None));
+        let listener = listen(&config).await?;
         let raft_config =
             config.raft().validate().map_err(|cause| StartError::Settings(cause.to_string()))?;
         let raft = crate::Raft::new(
             config.id,
             Arc::new(raft_config),
-            NoPeers,
+            Peers::new(identity.clone()),
             opened.log.clone(),
             opened.machine.clone(),
         )
         .await
         .map_err(|cause| StartError::Raft(cause.to_string()))?;
+        let stop_peers = watch::Sender::new(false);
+        if let Some(listener) = listener {
+            listener.start(identity, raft.clone(), config.dir.clone(), stop_peers.subscribe());
+        }
         let (leading, led) = watch::channel(None);
-        let node = Self::assemble(&config, hub, fatal, raft, opened, metrics, led);
+        let running = Running { raft, leading: led, stop_peers };
+        let node = Self::assemble(&config, hub, fatal, opened, metrics, running);
         node.start_tasks(&config, leading);
         node.found_or_recover(&config).await?;
         node.tell_state(&config);
@@ -150,11 +169,11 @@ impl Node {
         config: &NodeConfig,
         hub: Arc<Hub>,
         fatal: Fatal,
-        raft: crate::Raft,
         opened: Opened,
         metrics: Metrics,
-        leading: watch::Receiver<Option<CommittedLeader>>,
+        running: Running,
     ) -> Self {
+        let Running { raft, leading, stop_peers } = running;
         let reserve = Reserve::new(config.dir.clone(), config.reserve_bytes, metrics.clone());
         let batcher = Batcher::new(
             Proposals::new(config.queue),
@@ -174,6 +193,7 @@ impl Node {
             election_max_ms: config.timing.election_max_ms,
             raft,
             leading,
+            stop_peers,
             reserve,
             fatal,
             opened: parking_lot::Mutex::new(Some(opened)),
@@ -263,13 +283,15 @@ impl Node {
         }
     }
 
-    /// Founds a cluster of one, with the limits of this node's settings.
+    /// Founds a cluster, with the limits of this node's settings. Of several founders the one
+    /// with the lowest id does it, and the others learn from it.
     async fn found(&self, config: &NodeConfig) -> Result<(), StartError> {
         let raft = &self.inner.raft;
-        let member = Member { http: config.http.clone(), peer: String::new() };
-        raft.initialize(BTreeMap::from([(config.id, member)]))
-            .await
-            .map_err(|cause| StartError::Raft(cause.to_string()))?;
+        let members = founders(config);
+        if members.keys().next() != Some(&config.id) {
+            return self.recover(config).await;
+        }
+        raft.initialize(members).await.map_err(|cause| StartError::Raft(cause.to_string()))?;
         self.seed(config).await
     }
 
@@ -364,6 +386,17 @@ impl Node {
         self.inner.hub.refuse();
     }
 
+    /// A number that two nodes have in common if they are at the same revision and healthy.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        self.inner.shared.table.read().freeze().digest()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn inner_raft(&self) -> &crate::Raft {
+        &self.inner.raft
+    }
+
     /// Stops Raft and closes the files.
     pub async fn shutdown(&self) {
         self.refuse();
@@ -371,6 +404,7 @@ impl Node {
         if let Err(error) = self.inner.raft.shutdown().await {
             tracing::warn!(%error, "raft did not stop in order");
         }
+        self.inner.stop_peers.send_replace(true);
         for proposal in self.inner.batcher.drain() {
             proposal.reply.fail(Failure::ShuttingDown);
         }
@@ -447,6 +481,32 @@ impl Node {
             Some(Err(_)) | None => Err(Failure::OutcomeUnknown { request_id: None }),
         }
     }
+}
+
+async fn listen(config: &NodeConfig) -> Result<Option<PeerListener>, StartError> {
+    let Some(peers) = &config.peers else { return Ok(None) };
+    let bound = PeerListener::bind(&peers.listen).await;
+    let failed = |cause| StartError::Listen { address: peers.listen.clone(), cause };
+    bound.map(Some).map_err(failed)
+}
+
+fn founders(config: &NodeConfig) -> BTreeMap<u64, Member> {
+    let Some(peers) = &config.peers else {
+        return BTreeMap::from([(
+            config.id,
+            Member { http: config.http.clone(), ..Member::default() },
+        )]);
+    };
+    let member =
+        |(id, peer): (&u64, &String)| (*id, Member { http: String::new(), peer: peer.clone() });
+    peers.founders.iter().map(member).collect()
+}
+
+/// Raft, and what is told to and by those around it.
+struct Running {
+    raft: crate::Raft,
+    leading: watch::Receiver<Option<CommittedLeader>>,
+    stop_peers: watch::Sender<bool>,
 }
 
 /// The outcome of a command.

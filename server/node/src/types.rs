@@ -61,6 +61,13 @@ pub(crate) type Membership = openraft::Membership<u64, Member>;
 pub(crate) type StoredMembership = openraft::alias::StoredMembershipOf<TypeConfig>;
 pub(crate) type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, crate::state::SnapshotData>;
+pub(crate) type AppendAsk = openraft::raft::AppendEntriesRequest<TypeConfig>;
+pub(crate) type AppendTold = openraft::raft::AppendEntriesResponse<TypeConfig>;
+pub(crate) type VoteAsk = openraft::raft::VoteRequest<TypeConfig>;
+pub(crate) type VoteTold = openraft::raft::VoteResponse<TypeConfig>;
+pub(crate) type TransferAsk = openraft::raft::TransferLeaderRequest<TypeConfig>;
+pub(crate) type TransferTold = openraft::raft::TransferLeaderResponse<TypeConfig>;
+pub(crate) type TransferRefusal = openraft::raft::TransferLeaderError<TypeConfig>;
 pub(crate) type IoFlushed = openraft::storage::IOFlushed<TypeConfig>;
 pub(crate) type LogState = openraft::LogState<TypeConfig>;
 

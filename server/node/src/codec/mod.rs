@@ -10,6 +10,7 @@
 //! | `command`, `acquire`, `administer` | commands; records of the audit |
 //! | `entry` | log entries |
 //! | `row`, `row_parts`, `ticket` | rows of a snapshot |
+//! | `peer` | messages between peers |
 //! | `record`, `change` | history records; changes that watchers are told of |
 //! | `raft` | votes, log ids, memberships, the head of a snapshot |
 
@@ -20,6 +21,7 @@ mod command;
 mod entry;
 #[cfg(test)]
 mod golden;
+mod peer;
 mod raft;
 mod record;
 mod row;
@@ -32,6 +34,11 @@ mod words;
 pub(crate) use administer::{decode_audit, encode_audit};
 pub(crate) use change::{decode_changes, encode_changes};
 pub(crate) use entry::{decode_entry, encode_entry, peek_entry};
+pub(crate) use peer::{
+    Ask, Hello, SnapshotAsk, Told, Unwelcome, Welcome, decode_ask, decode_hello, decode_told,
+    decode_welcome, encode_append, encode_chunk, encode_hello, encode_snapshot, encode_told,
+    encode_transfer, encode_vote_ask, encode_welcome,
+};
 pub(crate) use raft::{
     SlotHead, decode_log_id, decode_slot, decode_vote, encode_log_id, encode_slot, encode_vote,
 };

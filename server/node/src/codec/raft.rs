@@ -11,8 +11,8 @@ pub(super) const VOTE: Format = Format { what: "vote", version: 1 };
 pub(super) const LOG_ID: Format = Format { what: "log id", version: 1 };
 pub(super) const SLOT: Format = Format { what: "snapshot head", version: 1 };
 
-#[derive(Serialize, Deserialize)]
-struct StoredVote {
+#[derive(Serialize, Deserialize, Clone, Copy)]
+pub(super) struct StoredVote {
     term: u64,
     node: u64,
     committed: bool,
@@ -66,19 +66,12 @@ pub(crate) struct SlotHead {
 
 pub(crate) fn encode_vote(vote: &Vote) -> Vec<u8> {
     let mut out = Vec::new();
-    let stored = StoredVote {
-        term: vote.leader_id.term,
-        node: vote.leader_id.voted_for,
-        committed: vote.committed,
-    };
-    write(VOTE, &stored, &mut out);
+    write(VOTE, &vote_out(vote), &mut out);
     out
 }
 
 pub(crate) fn decode_vote(bytes: &[u8]) -> Result<Vote, DecodeError> {
-    let stored: StoredVote = read(VOTE, bytes)?;
-    let leader_id = LeaderId { term: stored.term, voted_for: stored.node };
-    Ok(Vote { leader_id, committed: stored.committed })
+    read(VOTE, bytes).map(vote_in)
 }
 
 pub(crate) fn encode_log_id(id: LogId) -> Vec<u8> {
@@ -121,6 +114,19 @@ pub(crate) fn decode_slot(bytes: &[u8]) -> Result<SlotHead, DecodeError> {
         bytes: stored.bytes,
         digest: u128::from_be_bytes(stored.digest),
     })
+}
+
+pub(super) fn vote_out(vote: &Vote) -> StoredVote {
+    StoredVote {
+        term: vote.leader_id.term,
+        node: vote.leader_id.voted_for,
+        committed: vote.committed,
+    }
+}
+
+pub(super) fn vote_in(stored: StoredVote) -> Vote {
+    let leader_id = LeaderId { term: stored.term, voted_for: stored.node };
+    Vote { leader_id, committed: stored.committed }
 }
 
 pub(super) fn log_id_out(id: LogId) -> StoredLogId {

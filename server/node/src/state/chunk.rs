@@ -58,7 +58,7 @@ impl<I: Iterator<Item = Row>> Iterator for Cutter<I> {
     }
 }
 
-fn seal(piece: &[u8]) -> Vec<u8> {
+pub(super) fn seal(piece: &[u8]) -> Vec<u8> {
     let mut chunk = Vec::with_capacity(HEAD_BYTES + piece.len());
     chunk.push(ROW.version);
     chunk.extend_from_slice(&crc32fast::hash(piece).to_le_bytes());

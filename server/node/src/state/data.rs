@@ -1,8 +1,7 @@
 //! A snapshot as openraft passes it around: a handle that is read chunk by chunk.
 
-#[cfg(test)]
-use super::chunk;
 use super::chunk::Joiner;
+use super::incoming::Spool;
 use super::slots::SlotChunks;
 use crate::codec::DecodeError;
 use crate::fatal::StorageFault;
@@ -29,8 +28,8 @@ pub(crate) struct SnapshotData {
 #[derive(Debug)]
 enum Source {
     Slot(SlotChunks),
-    #[cfg(test)]
-    Memory(Vec<std::sync::Arc<[u8]>>),
+    /// What came from a peer.
+    Spool(Spool),
 }
 
 /// Why chunks are not a lock table.
@@ -50,6 +49,10 @@ pub(crate) enum SnapshotError {
         #[source]
         cause: DecodeError,
     },
+    #[error("more than its {of} chunks came")]
+    Surplus { of: u32 },
+    #[error("the task that kept it was lost")]
+    Lost,
     #[error("it holds {found:?} and promises {promised:?}")]
     Totals { found: Totals, promised: Totals },
     #[error("its rows contradict each other")]
@@ -61,21 +64,8 @@ impl SnapshotData {
         Self { source: Source::Slot(chunks), totals }
     }
 
-    /// What came from a peer. Every chunk is checked here, so that damage on the way is found
-    /// before openraft is told of the snapshot.
-    #[cfg(test)]
-    pub(crate) fn received(
-        totals: Totals,
-        chunks: Vec<std::sync::Arc<[u8]>>,
-    ) -> Result<Self, SnapshotError> {
-        for (number, bytes) in (0..).zip(&chunks) {
-            chunk::open(bytes).map_err(|cause| SnapshotError::Chunk { number, cause })?;
-        }
-        let got = u32::try_from(chunks.len()).unwrap_or(u32::MAX);
-        if got != totals.chunks {
-            return Err(SnapshotError::Missing { number: got, of: totals.chunks });
-        }
-        Ok(Self { source: Source::Memory(chunks), totals })
+    pub(super) fn spooled(chunks: Spool, totals: Totals) -> Self {
+        Self { source: Source::Spool(chunks), totals }
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -88,8 +78,10 @@ impl SnapshotData {
             Source::Slot(chunks) => {
                 chunks.get(number).map_err(|cause| SnapshotError::Read { number, cause })?
             }
-            #[cfg(test)]
-            Source::Memory(chunks) => chunks.get(number as usize).map(|bytes| bytes.to_vec()),
+            Source::Spool(chunks) => chunks.get(number).map_err(|cause| {
+                let cause = StorageFault::new("incoming snapshot", "read a chunk", cause);
+                SnapshotError::Read { number, cause }
+            })?,
         };
         found.ok_or(SnapshotError::Missing { number, of: self.totals.chunks })
     }

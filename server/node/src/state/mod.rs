@@ -6,6 +6,7 @@
 //! | `build` | making a snapshot beside the writers |
 //! | `chunk` | rows cut into checked chunks, and joined again |
 //! | `data` | a snapshot as a thing that is read chunk by chunk |
+//! | `incoming` | a snapshot that comes from a peer |
 //! | `slots` | two slots in `state.redb`, one of them valid |
 //!
 //! What must stay true:
@@ -19,6 +20,7 @@
 mod build;
 mod chunk;
 mod data;
+mod incoming;
 mod machine;
 pub(crate) mod slots;
 
@@ -26,7 +28,8 @@ pub(crate) mod slots;
 mod tests;
 
 pub(crate) use build::SnapshotBuilder;
-pub(crate) use data::SnapshotData;
+pub(crate) use data::{SnapshotData, SnapshotError, Totals};
+pub(crate) use incoming::Incoming;
 pub(crate) use machine::StateMachine;
 
 use crate::types::{Batch, LogId, StoredMembership};

@@ -1,6 +1,7 @@
 //! Snapshots: the same table comes back, a damaged one does not, and a crash leaves one of two.
 
-use super::data::Totals;
+use super::data::{SnapshotError, Totals};
+use super::incoming::Incoming;
 use super::slots::{self, SlotStore, StateFileError};
 use super::{Position, Shared, SnapshotData, StateMachine};
 use crate::codec::samples::{self, log_id};
@@ -74,9 +75,16 @@ async fn build(machine: &mut StateMachine) -> (SnapshotMeta, SnapshotData) {
     (built.meta, built.snapshot)
 }
 
-fn received(data: &SnapshotData) -> Vec<Arc<[u8]>> {
-    let chunks = (0..data.totals().chunks).map(|number| data.chunk(number).expect("there"));
-    chunks.map(Arc::from).collect()
+fn chunks(data: &SnapshotData) -> Vec<Vec<u8>> {
+    (0..data.totals().chunks).map(|number| data.chunk(number).expect("there")).collect()
+}
+
+/// As it arrives at a peer.
+fn received(totals: Totals, chunks: &[Vec<u8>]) -> Result<SnapshotData, SnapshotError> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut incoming = Incoming::create(dir.path(), totals)?;
+    chunks.iter().try_for_each(|chunk| incoming.add(chunk))?;
+    Ok(incoming.into_data())
 }
 
 #[tokio::test]
@@ -161,7 +169,7 @@ async fn another_node_takes_a_snapshot_over() {
     let (state, history) = (Disk::default(), Disk::default());
     let mut follower =
         node(database(&state, slots::create), database(&history, history::tables::create));
-    let sent = SnapshotData::received(data.totals(), received(&data)).expect("undamaged");
+    let sent = received(data.totals(), &chunks(&data)).expect("undamaged");
     follower.machine.install_snapshot(&meta, sent).await.expect("it is taken over");
     assert_eq!(digest(&follower.shared), digest(&leader.shared));
     assert_eq!(follower.shared.applied(), meta.last_log_id);
@@ -179,16 +187,14 @@ async fn damage_on_the_way_is_found_before_anything_changes() {
     let mut leader = new_node();
     apply(&mut leader.machine, entries(1..2000)).await;
     let (meta, data) = build(&mut leader.machine).await;
-    let (totals, chunks) = (data.totals(), received(&data));
+    let (totals, chunks) = (data.totals(), chunks(&data));
     let mut damaged = chunks.clone();
-    let mut bytes = damaged[0].to_vec();
-    bytes[1000] ^= 1;
-    damaged[0] = Arc::from(bytes);
-    SnapshotData::received(totals, damaged).expect_err("a flipped bit");
-    SnapshotData::received(totals, chunks[1..].to_vec()).expect_err("a missing chunk");
+    damaged[0][1000] ^= 1;
+    received(totals, &damaged).expect_err("a flipped bit");
 
     // Whole chunks that are not what was promised.
     let promises = [
+        Totals { chunks: totals.chunks + 1, ..totals },
         Totals { rows: totals.rows + 1, ..totals },
         Totals { digest: !totals.digest, ..totals },
         Totals { bytes: 3, ..totals },
@@ -196,7 +202,7 @@ async fn damage_on_the_way_is_found_before_anything_changes() {
     let mut follower = new_node();
     let before = digest(&follower.shared);
     for totals in promises {
-        let sent = SnapshotData::received(totals, chunks.clone()).expect("whole chunks");
+        let sent = received(totals, &chunks).expect("whole chunks");
         follower.machine.install_snapshot(&meta, sent).await.expect_err("another table");
         assert_eq!(digest(&follower.shared), before);
         assert!(follower.slots.active().is_none());

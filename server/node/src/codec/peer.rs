@@ -1,0 +1,390 @@
+//! What peers say to each other.
+//!
+//! A message is a version byte, the CRC-32 of all that follows (little endian), one byte for its
+//! kind, and its content: postcard of a mirrored struct, and for entries and chunks their own stored
+//! bytes behind it, as they are in the files. Versions of messages move together with the protocol
+//! that [`Hello`] agrees on.
+
+use super::raft::{
+    StoredLogId, StoredMembers, StoredVote, log_id_in, log_id_out, members_in, members_out,
+    vote_in, vote_out,
+};
+use super::{DecodeError, Format, decode_entry, encode_entry, versioned, write_bare};
+use crate::state::Totals;
+use crate::types::{
+    AppendAsk, AppendTold, LogId, SnapshotMeta, StoredMembership, TransferAsk, TransferRefusal,
+    TransferTold, Vote, VoteAsk, VoteTold,
+};
+use serde::{Deserialize, Serialize};
+
+pub(super) const MESSAGE: Format = Format { what: "message between peers", version: 1 };
+
+/// Entries after which a message ends. One entry alone may be larger.
+const ENTRIES_BYTES: usize = 192 << 10;
+
+/// The first message of a connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    /// The oldest and newest protocol that the caller speaks.
+    pub(crate) protocols: (u16, u16),
+    /// Which cluster the caller belongs to; nothing if it belongs to none yet.
+    pub(crate) cluster: Option<[u8; 16]>,
+    /// Who calls.
+    pub(crate) from: u64,
+    /// Who is meant: a node that has another's address is told so.
+    pub(crate) to: u64,
+    /// The highest version of commands that the caller can apply.
+    pub(crate) commands: u16,
+}
+
+/// The answer to a [`Hello`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Welcome {
+    /// What is spoken from here on.
+    Protocol { version: u16, cluster: Option<[u8; 16]>, commands: u16 },
+    /// Why nothing is.
+    Refused(Unwelcome),
+}
+
+/// Why a peer does not talk to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub(crate) enum Unwelcome {
+    /// Both are there, and have no protocol in common.
+    #[error("it speaks protocols {0} to {1}; upgrade the older of the two nodes")]
+    Protocol(u16, u16),
+    /// An address that belongs to somebody else.
+    #[error("it is node {0}")]
+    OtherNode(u64),
+    /// Two clusters that know an address of each other.
+    #[error("it belongs to another cluster")]
+    OtherCluster,
+    /// It has as many connections as it takes.
+    #[error("it has too many connections")]
+    Full,
+}
+
+/// What one peer asks another.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    Append(AppendAsk),
+    Vote(VoteAsk),
+    PreVote(VoteAsk),
+    Transfer(TransferAsk),
+    /// The chunks follow, each in a message of its own.
+    Snapshot(SnapshotAsk),
+    Chunk(Vec<u8>),
+}
+
+/// What a snapshot will be once all of its chunks are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SnapshotAsk {
+    pub(crate) vote: Vote,
+    pub(crate) meta: SnapshotMeta,
+    pub(crate) totals: Totals,
+}
+
+/// What it is told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Append(AppendTold),
+    Vote(VoteTold),
+    Transfer(TransferTold),
+    /// The vote of the receiver once the snapshot is in place.
+    Snapshot(Vote),
+    /// Send the next chunk.
+    GoOn,
+    /// It could not: it is stopping, or has not started.
+    Unable(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct SentAppend {
+    vote: StoredVote,
+    prev: Option<StoredLogId>,
+    commit: Option<StoredLogId>,
+    /// Bytes of each entry.
+    entries: Vec<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SentVote {
+    vote: StoredVote,
+    last: Option<StoredLogId>,
+    transfer: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SentTransfer {
+    from: StoredVote,
+    to: u64,
+    last: Option<StoredLogId>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SentSnapshot {
+    vote: StoredVote,
+    last: Option<StoredLogId>,
+    members_at: Option<StoredLogId>,
+    members: StoredMembers,
+    chunks: u32,
+    rows: u64,
+    bytes: u64,
+    digest: [u8; 16],
+}
+
+#[derive(Serialize, Deserialize)]
+enum SentTold {
+    Appended,
+    AppendedTo(Option<StoredLogId>),
+    Conflict,
+    HigherVote(StoredVote),
+    Vote { vote: StoredVote, granted: bool, last: Option<StoredLogId> },
+    Transferred,
+    VoteChanged { expected: StoredVote, actual: StoredVote },
+    LogNotFlushed { expected: Option<StoredLogId>, actual: Option<StoredLogId> },
+    Installed(StoredVote),
+    GoOn,
+    Unable(String),
+}
+
+const APPEND: u8 = 1;
+const VOTE: u8 = 2;
+const PRE_VOTE: u8 = 3;
+const TRANSFER: u8 = 4;
+const SNAPSHOT: u8 = 5;
+const CHUNK: u8 = 6;
+const TOLD: u8 = 7;
+const HELLO: u8 = 8;
+const WELCOME: u8 = 9;
+
+/// The message, and how many of the entries are in it: the rest goes into the next one.
+pub(crate) fn encode_append(ask: &AppendAsk) -> (Vec<u8>, usize) {
+    let mut entries = Vec::new();
+    let mut lengths = Vec::new();
+    for entry in &ask.entries {
+        let before = entries.len();
+        encode_entry(entry, &mut entries);
+        if before > 0 && entries.len() > ENTRIES_BYTES {
+            entries.truncate(before);
+            break;
+        }
+        lengths.push(u32::try_from(entries.len() - before).unwrap_or(u32::MAX));
+    }
+    let count = lengths.len();
+    let head = SentAppend {
+        vote: vote_out(&ask.vote),
+        prev: ask.prev_log_id.map(log_id_out),
+        commit: ask.leader_commit.map(log_id_out),
+        entries: lengths,
+    };
+    (message(APPEND, &head, &entries), count)
+}
+
+pub(crate) fn encode_vote_ask(ask: &VoteAsk, pre: bool) -> Vec<u8> {
+    let sent = SentVote {
+        vote: vote_out(&ask.vote),
+        last: ask.last_log_id.map(log_id_out),
+        transfer: ask.leadership_transfer,
+    };
+    message(if pre { PRE_VOTE } else { VOTE }, &sent, &[])
+}
+
+pub(crate) fn encode_transfer(ask: &TransferAsk) -> Vec<u8> {
+    let sent = SentTransfer {
+        from: vote_out(ask.from_leader()),
+        to: *ask.to_node_id(),
+        last: ask.last_log_id().copied().map(log_id_out),
+    };
+    message(TRANSFER, &sent, &[])
+}
+
+pub(crate) fn encode_snapshot(ask: &SnapshotAsk) -> Vec<u8> {
+    let sent = SentSnapshot {
+        vote: vote_out(&ask.vote),
+        last: ask.meta.last_log_id.map(log_id_out),
+        members_at: ask.meta.last_membership.log_id().map(log_id_out),
+        members: members_out(ask.meta.last_membership.membership()),
+        chunks: ask.totals.chunks,
+        rows: ask.totals.rows,
+        bytes: ask.totals.bytes,
+        digest: ask.totals.digest.to_be_bytes(),
+    };
+    message(SNAPSHOT, &sent, &[])
+}
+
+pub(crate) fn encode_chunk(chunk: &[u8]) -> Vec<u8> {
+    message(CHUNK, &(), chunk)
+}
+
+pub(crate) fn encode_told(told: &Told) -> Vec<u8> {
+    message(TOLD, &told_out(told), &[])
+}
+
+pub(crate) fn encode_hello(hello: &Hello) -> Vec<u8> {
+    message(HELLO, hello, &[])
+}
+
+pub(crate) fn encode_welcome(welcome: &Welcome) -> Vec<u8> {
+    message(WELCOME, welcome, &[])
+}
+
+pub(crate) fn decode_ask(bytes: &[u8]) -> Result<Ask, DecodeError> {
+    let (kind, rest) = opened(bytes)?;
+    Ok(match kind {
+        APPEND => Ask::Append(append_in(rest)?),
+        VOTE => Ask::Vote(vote_ask_in(all(rest)?)),
+        PRE_VOTE => Ask::PreVote(vote_ask_in(all(rest)?)),
+        TRANSFER => {
+            let sent: SentTransfer = all(rest)?;
+            let last = sent.last.map(log_id_in);
+            Ask::Transfer(TransferAsk::new(vote_in(sent.from), sent.to, last))
+        }
+        SNAPSHOT => Ask::Snapshot(snapshot_in(all(rest)?)?),
+        CHUNK => Ask::Chunk(rest.to_vec()),
+        _ => return Err(DecodeError::Unused { what: MESSAGE.what }),
+    })
+}
+
+pub(crate) fn decode_told(bytes: &[u8]) -> Result<Told, DecodeError> {
+    told_in_kind(TOLD, bytes).map(told_in)
+}
+
+pub(crate) fn decode_hello(bytes: &[u8]) -> Result<Hello, DecodeError> {
+    told_in_kind(HELLO, bytes)
+}
+
+pub(crate) fn decode_welcome(bytes: &[u8]) -> Result<Welcome, DecodeError> {
+    told_in_kind(WELCOME, bytes)
+}
+
+fn told_in_kind<'a, T: Deserialize<'a>>(wanted: u8, bytes: &'a [u8]) -> Result<T, DecodeError> {
+    match opened(bytes)? {
+        (kind, rest) if kind == wanted => all(rest),
+        _ => Err(DecodeError::Unused { what: MESSAGE.what }),
+    }
+}
+
+fn message<T: Serialize>(kind: u8, head: &T, rest: &[u8]) -> Vec<u8> {
+    let mut out = vec![MESSAGE.version, 0, 0, 0, 0, kind];
+    out.reserve(64 + rest.len());
+    write_bare(head, &mut out);
+    out.extend_from_slice(rest);
+    let crc = crc32fast::hash(&out[5..]);
+    out[1..5].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// Checks version and checksum, and answers the kind and the content.
+fn opened(bytes: &[u8]) -> Result<(u8, &[u8]), DecodeError> {
+    let what = MESSAGE.what;
+    let (crc, body) = versioned(MESSAGE, bytes)?
+        .split_first_chunk::<4>()
+        .ok_or(DecodeError::Checksum { what })?;
+    if crc32fast::hash(body) != u32::from_le_bytes(*crc) {
+        return Err(DecodeError::Checksum { what });
+    }
+    let (kind, rest) = body.split_first().ok_or(DecodeError::Empty { what })?;
+    Ok((*kind, rest))
+}
+
+fn all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
+    super::read_bare(MESSAGE, bytes)
+}
+
+fn append_in(bytes: &[u8]) -> Result<AppendAsk, DecodeError> {
+    let what = MESSAGE.what;
+    let (head, mut rest): (SentAppend, &[u8]) =
+        postcard::take_from_bytes(bytes).map_err(|cause| DecodeError::Malformed { what, cause })?;
+    let mut entries = Vec::with_capacity(head.entries.len().min(1_024));
+    for length in head.entries {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let short = DecodeError::Checksum { what };
+        let (entry, after) = rest.split_at_checked(length).ok_or(short)?;
+        entries.push(decode_entry(entry)?);
+        rest = after;
+    }
+    if !rest.is_empty() {
+        return Err(DecodeError::Trailing { what, bytes: rest.len() });
+    }
+    Ok(AppendAsk {
+        vote: vote_in(head.vote),
+        prev_log_id: head.prev.map(log_id_in),
+        entries,
+        leader_commit: head.commit.map(log_id_in),
+    })
+}
+
+fn vote_ask_in(sent: SentVote) -> VoteAsk {
+    let mut ask = VoteAsk::new(vote_in(sent.vote), sent.last.map(log_id_in));
+    ask.leadership_transfer = sent.transfer;
+    ask
+}
+
+fn snapshot_in(sent: SentSnapshot) -> Result<SnapshotAsk, DecodeError> {
+    let members = members_in(sent.members)?;
+    Ok(SnapshotAsk {
+        vote: vote_in(sent.vote),
+        meta: SnapshotMeta {
+            last_log_id: sent.last.map(log_id_in),
+            last_membership: StoredMembership::new(sent.members_at.map(log_id_in), members),
+        },
+        totals: Totals {
+            chunks: sent.chunks,
+            rows: sent.rows,
+            bytes: sent.bytes,
+            digest: u128::from_be_bytes(sent.digest),
+        },
+    })
+}
+
+fn told_out(told: &Told) -> SentTold {
+    match told {
+        Told::Append(AppendTold::Success) => SentTold::Appended,
+        Told::Append(AppendTold::PartialSuccess(to)) => SentTold::AppendedTo(to.map(log_id_out)),
+        Told::Append(AppendTold::Conflict) => SentTold::Conflict,
+        Told::Append(AppendTold::HigherVote(vote)) => SentTold::HigherVote(vote_out(vote)),
+        Told::Vote(told) => SentTold::Vote {
+            vote: vote_out(&told.vote),
+            granted: told.vote_granted,
+            last: told.last_log_id.map(log_id_out),
+        },
+        Told::Transfer(Ok(())) => SentTold::Transferred,
+        Told::Transfer(Err(TransferRefusal::VoteChanged { expected, actual })) => {
+            SentTold::VoteChanged { expected: vote_out(expected), actual: vote_out(actual) }
+        }
+        Told::Transfer(Err(TransferRefusal::LogNotFlushed { expected, actual })) => {
+            SentTold::LogNotFlushed {
+                expected: expected.map(log_id_out),
+                actual: actual.map(log_id_out),
+            }
+        }
+        Told::Snapshot(vote) => SentTold::Installed(vote_out(vote)),
+        Told::GoOn => SentTold::GoOn,
+        Told::Unable(why) => SentTold::Unable(why.clone()),
+    }
+}
+
+fn told_in(sent: SentTold) -> Told {
+    let id = |id: Option<StoredLogId>| -> Option<LogId> { id.map(log_id_in) };
+    match sent {
+        SentTold::Appended => Told::Append(AppendTold::Success),
+        SentTold::AppendedTo(to) => Told::Append(AppendTold::PartialSuccess(id(to))),
+        SentTold::Conflict => Told::Append(AppendTold::Conflict),
+        SentTold::HigherVote(vote) => Told::Append(AppendTold::HigherVote(vote_in(vote))),
+        SentTold::Vote { vote, granted, last } => {
+            Told::Vote(VoteTold::new(vote_in(vote), id(last), granted))
+        }
+        SentTold::Transferred => Told::Transfer(Ok(())),
+        SentTold::VoteChanged { expected, actual } => {
+            let (expected, actual) = (vote_in(expected), vote_in(actual));
+            Told::Transfer(Err(TransferRefusal::VoteChanged { expected, actual }))
+        }
+        SentTold::LogNotFlushed { expected, actual } => {
+            let (expected, actual) = (id(expected), id(actual));
+            Told::Transfer(Err(TransferRefusal::LogNotFlushed { expected, actual }))
+        }
+        SentTold::Installed(vote) => Told::Snapshot(vote_in(vote)),
+        SentTold::GoOn => Told::GoOn,
+        SentTold::Unable(why) => Told::Unable(why),
+    }
+}

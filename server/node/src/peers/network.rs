@@ -1,0 +1,268 @@
+//! What openraft asks of a network.
+
+use super::Identity;
+use super::line::{Line, LineError, Open};
+use super::snapshot;
+use crate::codec::{self, Told};
+use crate::runtime;
+use crate::state::SnapshotData;
+use crate::types::{
+    AppendAsk, AppendTold, LogId, Member, Snapshot, TransferAsk, TransferTold, TypeConfig, Vote,
+    VoteAsk, VoteTold,
+};
+use futures_util::{Stream, StreamExt as _, stream};
+use openraft::base::{BoxFuture, BoxStream};
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{SnapshotResponse, StreamAppendResult};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Appends that may be on their way to a follower at once.
+const WINDOW: usize = 32;
+/// A follower answers an append after its sync, which a bad disk can hold up for long. openraft's
+/// own limit, the heartbeat interval, would take every stall for a broken connection.
+const APPENDED_WITHIN: Duration = Duration::from_secs(10);
+/// What is granted for a connection, whatever the question is worth.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
+
+type RpcError = RPCError<TypeConfig>;
+
+/// Makes ways to peers.
+#[derive(Debug, Clone)]
+pub(crate) struct Peers {
+    us: Arc<Identity>,
+}
+
+impl Peers {
+    pub(crate) fn new(us: Arc<Identity>) -> Self {
+        Self { us }
+    }
+}
+
+impl RaftNetworkFactory<TypeConfig> for Peers {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: u64, node: &Member) -> Peer {
+        Peer { line: Line::new(self.us.clone(), target, node.peer.clone()) }
+    }
+}
+
+/// One peer, asked by one task of openraft. Each has a connection of its own, so that a snapshot
+/// never stands in the way of a heartbeat.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    line: Line,
+}
+
+impl RaftNetworkV2<TypeConfig> for Peer {
+    type SnapshotData = SnapshotData;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendAsk,
+        _option: RPCOption,
+    ) -> Result<AppendTold, RpcError> {
+        let (message, count) = codec::encode_append(&rpc);
+        let upto = (count < rpc.entries.len()).then(|| reached(&rpc, count));
+        match self.line.call(message, APPENDED_WITHIN).await.map_err(failed)? {
+            Told::Append(told) if told.is_success() => {
+                Ok(upto.map_or(told, AppendTold::PartialSuccess))
+            }
+            Told::Append(told) => Ok(told),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Up to [`WINDOW`] appends are on their way at once; answers come in the order of questions.
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _option: RPCOption,
+    ) -> BoxFuture<
+        's,
+        Result<BoxStream<'s, Result<StreamAppendResult<TypeConfig>, RpcError>>, RpcError>,
+    >
+    where
+        S: Stream<Item = AppendAsk> + openraft::OptionalSend + Unpin + 'static,
+    {
+        Box::pin(async move {
+            let open = self.line.take(CONNECTED_WITHIN).await.map_err(failed)?;
+            let pipeline = Pipeline { open, input, more: true, asked: VecDeque::new() };
+            let state = Some((pipeline, &mut self.line));
+            let told = stream::unfold(state, |state| async move {
+                let (mut pipeline, line) = state?;
+                match pipeline.next().await {
+                    Some(Ok(told @ Ok(_))) => Some((Ok(told), Some((pipeline, line)))),
+                    // After these nothing more may be asked, and what was asked is void.
+                    Some(last) => Some((last.map_err(failed), None)),
+                    None => {
+                        line.put_back(pipeline.open);
+                        None
+                    }
+                }
+            });
+            let told: BoxStream<'s, _> = Box::pin(told);
+            Ok(told)
+        })
+    }
+
+    async fn vote(&mut self, rpc: VoteAsk, option: RPCOption) -> Result<VoteTold, RpcError> {
+        self.ask_vote(&rpc, false, option).await
+    }
+
+    async fn pre_vote(&mut self, rpc: VoteAsk, option: RPCOption) -> Result<VoteTold, RpcError> {
+        self.ask_vote(&rpc, true, option).await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let sending = snapshot::send(&mut self.line, vote, snapshot);
+        tokio::select! {
+            sent = sending => sent
+                .map(SnapshotResponse::new)
+                .map_err(|cause| StreamingError::from(failed_to_send(cause))),
+            closed = cancel => Err(StreamingError::Closed(closed)),
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        req: TransferAsk,
+        option: RPCOption,
+    ) -> Result<TransferTold, RpcError> {
+        let message = codec::encode_transfer(&req);
+        match self.line.call(message, option.soft_ttl()).await.map_err(failed)? {
+            Told::Transfer(told) => Ok(told),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl Peer {
+    async fn ask_vote(
+        &mut self,
+        rpc: &VoteAsk,
+        pre: bool,
+        option: RPCOption,
+    ) -> Result<VoteTold, RpcError> {
+        let message = codec::encode_vote_ask(rpc, pre);
+        match self.line.call(message, option.soft_ttl()).await.map_err(failed)? {
+            Told::Vote(told) => Ok(told),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// What one append amounts to, and whether its answer completes the request it is a piece of.
+struct Asked {
+    prev: Option<LogId>,
+    last: Option<LogId>,
+    completes: bool,
+}
+
+/// Appends on their way.
+struct Pipeline<S> {
+    open: Open,
+    input: S,
+    more: bool,
+    asked: VecDeque<Asked>,
+}
+
+impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
+    async fn next(&mut self) -> Option<Result<StreamAppendResult<TypeConfig>, LineError>> {
+        loop {
+            if self.asked.is_empty() && !self.more {
+                return None;
+            }
+            let may_ask = self.more && self.asked.len() < WINDOW;
+            tokio::select! {
+                biased;
+                ask = self.input.next(), if may_ask => match ask {
+                    Some(ask) => {
+                        if let Err(cause) = self.ask(ask).await {
+                            return Some(Err(cause));
+                        }
+                    }
+                    None => self.more = false,
+                },
+                told = answer(&mut self.open), if !self.asked.is_empty() => {
+                    let asked = self.asked.pop_front()?;
+                    match told.map(|told| judged(told, &asked)) {
+                        Ok(Some(Ok(_))) if !asked.completes => {}
+                        Ok(Some(result)) => return Some(Ok(result)),
+                        Ok(None) => return Some(Err(self.open.other_answer())),
+                        Err(cause) => return Some(Err(cause)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends it in pieces that fit into a frame.
+    async fn ask(&mut self, mut ask: AppendAsk) -> Result<(), LineError> {
+        loop {
+            let (message, count) = codec::encode_append(&ask);
+            let last = reached(&ask, count);
+            let rest = ask.entries.split_off(count);
+            let completes = rest.is_empty();
+            self.asked.push_back(Asked { prev: ask.prev_log_id, last, completes });
+            self.open.ask(message).await?;
+            if completes {
+                return Ok(());
+            }
+            ask.prev_log_id = last;
+            ask.entries = rest;
+        }
+    }
+}
+
+async fn answer(open: &mut Open) -> Result<Told, LineError> {
+    let told = runtime::timeout_at(runtime::now() + APPENDED_WITHIN, open.told()).await;
+    told.unwrap_or_else(|| Err(open.silent(APPENDED_WITHIN)))
+}
+
+fn judged(told: Told, asked: &Asked) -> Option<StreamAppendResult<TypeConfig>> {
+    match told {
+        // Nothing to disagree with: only a peer that is out of its mind says so.
+        Told::Append(AppendTold::Conflict) if asked.prev.is_none() => None,
+        Told::Append(told) => Some(told.into_stream_result(asked.prev, asked.last)),
+        _ => None,
+    }
+}
+
+/// The last entry among the first `count`.
+fn reached(ask: &AppendAsk, count: usize) -> Option<LogId> {
+    match count.checked_sub(1).and_then(|last| ask.entries.get(last)) {
+        Some(entry) => Some(entry.log_id),
+        None => ask.prev_log_id,
+    }
+}
+
+/// Whether trying again at once is worth it.
+fn failed(cause: LineError) -> RpcError {
+    match cause {
+        LineError::Connect { .. } | LineError::Silent { .. } | LineError::Unwelcome { .. } => {
+            RPCError::Unreachable(Unreachable::new(&cause))
+        }
+        cause => RPCError::Network(NetworkError::new(&cause)),
+    }
+}
+
+fn failed_to_send(cause: snapshot::SendError) -> RpcError {
+    match cause {
+        snapshot::SendError::Line(cause) => failed(cause),
+        cause => RPCError::Network(NetworkError::new(&cause)),
+    }
+}
+
+fn unexpected(told: &Told) -> RpcError {
+    RPCError::Network(NetworkError::from_string(format!("an answer to another question: {told:?}")))
+}

@@ -1,0 +1,166 @@
+//! Answering one peer: questions are handed to Raft in the order in which they come.
+
+use super::Frames;
+use super::listener::Host;
+use super::snapshot::Arriving;
+use crate::codec::{self, Ask, Told};
+use crate::types::{AppendAsk, AppendTold, LogId, Snapshot, TypeConfig, Vote};
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{SinkExt as _, StreamExt as _, stream};
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::errors::Fatal;
+use openraft::raft::{StreamAppendError, StreamAppendResult};
+use std::io;
+use tokio::sync::mpsc;
+
+/// Appends that are handed to Raft before the first of them is answered.
+const WINDOW: usize = 64;
+
+type Appended = BoxStream<'static, Result<StreamAppendResult<TypeConfig>, Fatal<TypeConfig>>>;
+
+/// A peer that is being answered.
+struct Serving {
+    host: Host,
+    appends: Option<(mpsc::Sender<AppendAsk>, Appended)>,
+    snapshot: Option<Arriving>,
+}
+
+/// Answers until the peer goes away or says what has no meaning.
+pub(super) async fn serve(mut frames: Frames, host: Host) -> io::Result<()> {
+    let mut serving = Serving { host, appends: None, snapshot: None };
+    loop {
+        let told = tokio::select! {
+            biased;
+            told = next_appended(&mut serving.appends) => serving.appended(told),
+            frame = frames.next() => match frame {
+                None => return Ok(()),
+                Some(frame) => {
+                    let ask = codec::decode_ask(&frame?).map_err(io::Error::other)?;
+                    serving.answer(ask).await
+                }
+            }
+        };
+        if let Some(told) = told {
+            let unable = matches!(told, Told::Unable(_));
+            frames.send(Bytes::from(codec::encode_told(&told))).await?;
+            if unable {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The answer to the oldest append; never, if there is none.
+async fn next_appended(
+    appends: &mut Option<(mpsc::Sender<AppendAsk>, Appended)>,
+) -> Option<Result<StreamAppendResult<TypeConfig>, Fatal<TypeConfig>>> {
+    match appends {
+        Some((_, told)) => told.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Serving {
+    async fn answer(&mut self, ask: Ask) -> Option<Told> {
+        match ask {
+            Ask::Append(ask) => {
+                self.append(ask).await;
+                None
+            }
+            Ask::Vote(ask) => Some(told(self.host.raft.vote(ask).await, Told::Vote)),
+            Ask::PreVote(ask) => Some(told(self.host.raft.pre_vote(ask).await, Told::Vote)),
+            Ask::Transfer(ask) => {
+                Some(told(self.host.raft.handle_transfer_leader(ask).await, Told::Transfer))
+            }
+            Ask::Snapshot(ask) => match Arriving::new(ask, &self.host.dir) {
+                Ok(arriving) if arriving.is_empty() => {
+                    Some(Told::Unable("a snapshot without chunks".to_owned()))
+                }
+                Ok(arriving) => {
+                    self.snapshot = Some(arriving);
+                    Some(Told::GoOn)
+                }
+                Err(error) => Some(Told::Unable(error.to_string())),
+            },
+            Ask::Chunk(chunk) => Some(self.chunk(chunk).await),
+        }
+    }
+
+    /// A stream that ended with a refusal is begun anew: the peer knows that what it had asked
+    /// before is void.
+    async fn append(&mut self, ask: AppendAsk) {
+        let (asks, _) = self.appends.get_or_insert_with(|| {
+            let (asks, waiting) = mpsc::channel(WINDOW);
+            let waiting = stream::unfold(waiting, |mut waiting| async move {
+                Some((waiting.recv().await?, waiting))
+            });
+            (asks, self.host.raft.stream_append(waiting).boxed())
+        });
+        // Raft has stopped if nobody takes it, which the stream of answers says.
+        let _ = asks.send(ask).await;
+    }
+
+    fn appended(
+        &mut self,
+        told: Option<Result<StreamAppendResult<TypeConfig>, Fatal<TypeConfig>>>,
+    ) -> Option<Told> {
+        match told {
+            Some(Ok(Ok(upto))) => Some(Told::Append(AppendTold::PartialSuccess(upto))),
+            Some(Ok(Err(StreamAppendError::Conflict(_)))) => {
+                self.appends = None;
+                Some(Told::Append(AppendTold::Conflict))
+            }
+            Some(Ok(Err(StreamAppendError::HigherVote(vote)))) => {
+                self.appends = None;
+                Some(Told::Append(AppendTold::HigherVote(vote)))
+            }
+            Some(Err(fatal)) => Some(Told::Unable(fatal.to_string())),
+            None => Some(Told::Unable("raft has stopped".to_owned())),
+        }
+    }
+
+    async fn chunk(&mut self, chunk: Vec<u8>) -> Told {
+        let Some(arriving) = &mut self.snapshot else {
+            return Told::Unable("a chunk of no snapshot".to_owned());
+        };
+        match arriving.add(chunk).await {
+            Ok(None) => Told::GoOn,
+            Ok(Some((vote, snapshot))) => {
+                self.snapshot = None;
+                self.host.install(vote, snapshot).await
+            }
+            Err(error) => Told::Unable(error.to_string()),
+        }
+    }
+}
+
+impl Host {
+    async fn install(&self, vote: Vote, snapshot: Snapshot) -> Told {
+        // openraft panics on a snapshot that no leader of this cluster could have sent.
+        if let Err(why) = self.fits(&vote, snapshot.meta.last_log_id) {
+            return Told::Unable(why.to_owned());
+        }
+        told(self.raft.install_full_snapshot(vote, snapshot).await, |response| {
+            Told::Snapshot(response.vote)
+        })
+    }
+
+    fn fits(&self, vote: &Vote, last: Option<LogId>) -> Result<(), &'static str> {
+        let Some(last) = last else { return Err("a snapshot of nothing") };
+        if last.leader_id.term > vote.leader_id.term {
+            return Err("a snapshot that is newer than its leader");
+        }
+        let committed = self.raft.data_metrics().borrow_watched().last_applied;
+        let contradicts =
+            committed.is_some_and(|committed| last > committed && last.index <= committed.index);
+        if contradicts { Err("a snapshot that contradicts what is committed here") } else { Ok(()) }
+    }
+}
+
+fn told<T, E: std::fmt::Display>(result: Result<T, E>, tell: impl FnOnce(T) -> Told) -> Told {
+    match result {
+        Ok(answer) => tell(answer),
+        Err(error) => Told::Unable(error.to_string()),
+    }
+}
