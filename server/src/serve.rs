@@ -53,10 +53,22 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
         Err(error) => return failed(&error),
     };
     let data_dir = settings.node.dir.clone();
-    let node = match Node::start(settings.node, metrics).await {
+    let node = match Node::open(&settings.node, metrics).await {
         Ok(node) => node,
         Err(error) => return failed(&error),
     };
+    let taking_part = tokio::select! {
+        taken = node.take_part(&settings.node) => taken.map_err(|error| failed(&error)),
+        () = stop_signal() => Err(ExitCode::SUCCESS),
+        fault = node.storage_failed() => {
+            tracing::error!(error = %chain(&fault), "stopping at once");
+            return ExitCode::from(exit::DISK);
+        }
+    };
+    if let Err(code) = taking_part {
+        node.shutdown().await;
+        return code;
+    }
     let shown = raw.shown(&node.limits());
     let server = match leasehold_http::start(settings.http, node.clone(), registry, shown) {
         Ok(server) => server,

@@ -3,7 +3,7 @@
 
 use clap::ArgMatches;
 use leasehold_core::Limits;
-use leasehold_node::{NodeConfig, QueueSettings, Timing};
+use leasehold_node::{NodeConfig, PeerConfig, QueueSettings, Timing};
 use leasehold_wire::Setting;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,7 +60,36 @@ pub const KEYS: &[Key] = &[
     ),
     key("ops_listen", "ADDR", "", "Move health and metrics to an address of their own"),
     key("node_id", "N", "1", "Which node of the cluster this is"),
-    key("advertise_http", "ADDR", "", "Address of the HTTP API as others are told"),
+    key(
+        "advertise_http",
+        "ADDR",
+        "",
+        "Address of the HTTP API as others are told [the first of listen]",
+    ),
+    key(
+        "peer_listen",
+        "ADDR",
+        "",
+        "Where other nodes are answered; without it the node stays alone",
+    ),
+    key(
+        "advertise_peer",
+        "ADDR",
+        "",
+        "Address for other nodes as they are told [its entry in peers, else peer_listen]",
+    ),
+    key(
+        "peers",
+        "ID=ADDR,...",
+        "",
+        "Founders of a new cluster with their peer addresses, the same on each of them (new cluster)",
+    ),
+    key(
+        "raft_profile",
+        "lan|wan",
+        "lan",
+        "Timing between nodes in one building, or in several towns",
+    ),
     key("hosts", "NAMES", "", "Host names under which browsers reach this node, with commas"),
     key("log_format", "text|json", "text", "How log lines are written to standard error"),
     key("http_workers", "N", "0", "Threads that speak HTTP; 0 is one a core"),
@@ -348,13 +377,15 @@ impl Reader<'_> {
         let mut node =
             NodeConfig::new(self.at_least(1, "node_id"), PathBuf::from(self.text("data_dir")));
         node.limits = self.limits();
-        node.http = self.text("advertise_http");
+        node.http = self.advertised_http();
+        node.peers = self.peers(node.id);
         node.queue = QueueSettings {
             queue_max: self.at_least(1, "propose_queue_max"),
             batch_max: self.at_least(1, "batch_max"),
             in_flight_max: self.at_least(1, "batches_in_flight_max"),
         };
-        node.timing = Timing::LAN;
+        node.timing = self.timing();
+        self.check_ttl_min(&mut node);
         node.reserve_bytes = self.at_least(0, "reserve_bytes");
         node.snapshot_log_bytes = self.at_least(1 << 20, "snapshot_log_bytes");
         node.events_max = self.at_least(1, "events_max");
@@ -369,6 +400,79 @@ impl Reader<'_> {
         };
         let drain = Duration::from_millis(self.at_least(0, "drain_ms"));
         Settings { node, http: self.http(), json_log, drain }
+    }
+
+    fn timing(&mut self) -> Timing {
+        match self.text("raft_profile").as_str() {
+            "lan" => Timing::LAN,
+            "wan" => Timing::WAN,
+            other => {
+                self.wrong("raft_profile", &format!("{other:?} is neither `lan` nor `wan`"));
+                Timing::LAN
+            }
+        }
+    }
+
+    /// In a cluster no TTL is shorter than two elections: a change of leader would end it.
+    fn check_ttl_min(&mut self, node: &mut NodeConfig) {
+        if node.peers.is_none() {
+            return;
+        }
+        let least = 2 * node.timing.election_max_ms;
+        if node.limits.ttl_min_ms >= least {
+            return;
+        }
+        if self.is_default("ttl_min_ms") {
+            node.limits.ttl_min_ms = least;
+        } else {
+            let what = format!("{} is below {least}, twice an election", node.limits.ttl_min_ms);
+            self.wrong("ttl_min_ms", &what);
+        }
+    }
+
+    fn is_default(&self, name: &'static str) -> bool {
+        matches!(self.raw.values.get(name), Some((_, Origin::Default)))
+    }
+
+    fn advertised_http(&self) -> String {
+        let given = self.text("advertise_http");
+        if given.is_empty() {
+            self.list("listen").into_iter().next().unwrap_or_default()
+        } else {
+            given
+        }
+    }
+
+    fn peers(&mut self, id: u64) -> Option<PeerConfig> {
+        let founders = self.founders();
+        let ours = founders.get(&id).cloned();
+        if !founders.is_empty() && ours.is_none() {
+            self.wrong("peers", &format!("node {id}, which this is, is not among them"));
+        }
+        let listen = self.list("peer_listen").into_iter().next().or_else(|| ours.clone())?;
+        if listen.parse::<SocketAddr>().is_err() && ours.as_ref() != Some(&listen) {
+            self.wrong("peer_listen", &format!("{listen:?} is not an address like 127.0.0.1:7071"));
+        }
+        let given = self.text("advertise_peer");
+        let advertise =
+            if given.is_empty() { ours.unwrap_or_else(|| listen.clone()) } else { given };
+        Some(PeerConfig { listen, advertise, founders })
+    }
+
+    fn founders(&mut self) -> BTreeMap<u64, String> {
+        let mut founders = BTreeMap::new();
+        for item in self.list("peers") {
+            let parts = item.split_once('=').map(|(id, at)| (id.trim().parse(), at.trim()));
+            match parts {
+                Some((Ok(id @ 1..), address)) if address.contains(':') => {
+                    if founders.insert(id, address.to_owned()).is_some() {
+                        self.wrong("peers", &format!("node {id} stands there twice"));
+                    }
+                }
+                _ => self.wrong("peers", &format!("{item:?} is not like 1=10.0.0.1:7071")),
+            }
+        }
+        founders
     }
 
     fn http(&mut self) -> leasehold_http::Settings {

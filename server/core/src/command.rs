@@ -4,7 +4,7 @@
 //! from the proposer, limits from the replicated state. Commands that a leader decides from its
 //! memory name the term of that decision and are void in an entry of any other term.
 
-use crate::ids::{LeaseId, Revision, TicketId, Token};
+use crate::ids::{ClusterId, LeaseId, Revision, TicketId, Token};
 use crate::limits::{DomainLimits, Limits};
 use crate::name::{Owner, RequestId, ResourceName};
 use std::sync::Arc;
@@ -320,6 +320,13 @@ pub enum Command {
         ended_before_ms: u64,
         /// History records that ended before this instant are dropped.
         history_before_ms: u64,
+    },
+    /// Founds the cluster, once.
+    Found {
+        /// Its name.
+        cluster: ClusterId,
+        /// The limits that it starts with.
+        limits: Box<Limits>,
     },
     /// Replaces the limits.
     SetLimits(Box<Limits>),

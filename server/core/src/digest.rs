@@ -4,7 +4,7 @@
 //! the same bytes. Two FNV-1a lanes with different bases make 128 bits.
 
 use crate::command::{Metadata, Mode, PolicyVerdict};
-use crate::ids::LeaseId;
+use crate::ids::{ClusterId, LeaseId};
 use crate::limits::Limits;
 use crate::name::Owner;
 use crate::outcome::Grant;
@@ -89,6 +89,10 @@ impl Digest {
             Row::Head(head) => {
                 self.word(1).word(head.revision).word(head.last_token).word(head.last_ticket);
                 self.word(head.last_ended).word(head.at_ms);
+                // In two halves, and nothing at all before there is a cluster.
+                if let Some(ClusterId(id)) = head.cluster {
+                    self.word((id >> 64) as u64).word(id as u64);
+                }
             }
             Row::Limits(limits) => self.limits(limits),
             Row::Domain { domain, settings } => {

@@ -42,6 +42,17 @@ impl TicketId {
     pub const LIMIT: u64 = 1 << 62;
 }
 
+/// The name of a cluster: 128 random bits, made once by whoever founds or restores it. Two clusters
+/// never share one, so nothing of one is taken for something of the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterId(pub u128);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
 /// The secret name of a lease: 128 random bits, made by whoever proposes the command.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u128);

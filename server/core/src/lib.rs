@@ -59,7 +59,7 @@ mod trim;
 pub mod view;
 
 pub use command::{Command, Header};
-pub use ids::{LeaseId, Revision, TicketId, Token};
+pub use ids::{ClusterId, LeaseId, Revision, TicketId, Token};
 pub use import::ImportError;
 pub use index::Piece;
 pub use limits::Limits;

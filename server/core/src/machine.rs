@@ -67,6 +67,7 @@ impl Step<'_> {
             Command::Trim { ended_before_ms, history_before_ms } => {
                 self.trim(*ended_before_ms, *history_before_ms)
             }
+            Command::Found { cluster, limits } => self.found(*cluster, limits),
             Command::SetLimits(limits) => self.set_limits(limits),
             Command::ConfirmEnded { lease, tokens } => self.confirm_ended(*lease, tokens),
         }

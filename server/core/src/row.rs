@@ -5,7 +5,7 @@
 //! happened on the way to them.
 
 use crate::command::{EndedHow, Metadata, Mode, PolicyVerdict};
-use crate::ids::{LeaseId, TicketId, Token};
+use crate::ids::{ClusterId, LeaseId, TicketId, Token};
 use crate::limits::{DomainSettings, Limits};
 use crate::name::{Owner, RequestId, ResourceName};
 use crate::outcome::Grant;
@@ -40,6 +40,8 @@ pub enum Row {
 /// The counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Head {
+    /// Which cluster this is; nothing before it is founded.
+    pub cluster: Option<ClusterId>,
     /// The number of the newest change.
     pub revision: u64,
     /// The newest token given out.

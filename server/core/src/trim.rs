@@ -1,9 +1,10 @@
 //! Forgetting, and the limits: what is bounded by age or changed by a setting is a log entry, so
 //! that every node forgets and changes at the same one.
 
+use crate::ids::ClusterId;
 use crate::limits::Limits;
 use crate::machine::Step;
-use crate::outcome::{EventKind, Outcome};
+use crate::outcome::{EventKind, Outcome, Refusal};
 use std::sync::Arc;
 
 /// How much one step forgets. Forgetting is cheaper than ending, so a piece may be longer.
@@ -24,6 +25,20 @@ impl Step<'_> {
             self.emit(EventKind::HistoryTrimmed { before_ms: history_before_ms });
         }
         Outcome::Done { more: old.len() == FORGET_MAX }
+    }
+
+    /// A repeat, after an answer that was lost, changes nothing; neither does a second founder.
+    pub(crate) fn found(&mut self, cluster: ClusterId, limits: &Limits) -> Outcome {
+        match self.state.head.cluster {
+            Some(founded) if founded == cluster => Outcome::Done { more: false },
+            Some(_) => Outcome::Refused(Refusal::Void),
+            None => {
+                self.state.head.cluster = Some(cluster);
+                self.state.limits = Arc::new(limits.clone());
+                self.emit(EventKind::LimitsChanged);
+                Outcome::Done { more: false }
+            }
+        }
     }
 
     pub(crate) fn set_limits(&mut self, limits: &Limits) -> Outcome {

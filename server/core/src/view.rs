@@ -2,7 +2,7 @@
 //! in [`list`](crate::list).
 
 use crate::command::{Acquire, Mode};
-use crate::ids::{LeaseId, TicketId, Token};
+use crate::ids::{ClusterId, LeaseId, TicketId, Token};
 use crate::limits::{DomainSettings, Limits};
 use crate::list::Slice;
 use crate::machine::LockTable;
@@ -77,6 +77,12 @@ impl LockTable {
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.state.head.revision
+    }
+
+    /// Which cluster this is; nothing before it is founded.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.state.head.cluster
     }
 
     /// The newest token given out.

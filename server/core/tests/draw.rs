@@ -10,7 +10,7 @@ use leasehold_core::limits::{DomainLimits, Limits};
 use leasehold_core::name::{ClientId, Owner, Principal, RequestId, ResourceName};
 use leasehold_core::outcome::Grant;
 use leasehold_core::row::Ticket;
-use leasehold_core::{Header, LeaseId, LockTable, Revision, TicketId, Token};
+use leasehold_core::{ClusterId, Header, LeaseId, LockTable, Revision, TicketId, Token};
 use proptest::prelude::*;
 use std::fmt;
 use std::sync::Arc;
@@ -169,6 +169,10 @@ impl Drawer {
             95..96 => Command::Trim {
                 ended_before_ms: self.header.at_ms.saturating_sub(u64::from(seed.pick) % 2_000),
                 history_before_ms: u64::from(seed.flags % 2),
+            },
+            96..97 if seed.pick.is_multiple_of(7) => Command::Found {
+                cluster: ClusterId(1 + u128::from(seed.flags % 2)),
+                limits: Box::new(new_limits(seed, table.limits())),
             },
             96..97 => Command::SetLimits(Box::new(new_limits(seed, table.limits()))),
             97..98 if seed.pick.is_multiple_of(5) => order(Action::RevokeLease { lease }),

@@ -20,7 +20,7 @@ use leasehold_core::command::{
 };
 use leasehold_core::limits::{DomainLimits, Limits};
 use leasehold_core::name::{ClientId, Owner, Principal, RequestId, ResourceName};
-use leasehold_core::{LeaseId, Revision, TicketId, Token};
+use leasehold_core::{ClusterId, LeaseId, Revision, TicketId, Token};
 use std::sync::Arc;
 
 /// What stands on a line: words in order, and `key=value` pairs.
@@ -130,6 +130,10 @@ pub(crate) fn parse(line: &str, term: u64, limits: &Limits) -> Command {
             ended_before_ms: words.number("ended").unwrap_or(0),
             history_before_ms: words.number("history").unwrap_or(0),
         },
+        "found" => Command::Found {
+            cluster: cluster(words.at(1)),
+            limits: Box::new(changed(limits, &words.pairs)),
+        },
         "limits" => Command::SetLimits(Box::new(changed(limits, &words.pairs))),
         "domain" => order(Action::SetDomain {
             domain: Arc::from(words.at(1)),
@@ -236,6 +240,11 @@ fn left(word: &str) -> LeftHow {
 /// Reads a number; digits may be grouped by underscores.
 pub(crate) fn number<T: std::str::FromStr>(text: &str) -> T {
     text.replace('_', "").parse().unwrap_or_else(|_| panic!("not a number: {text:?}"))
+}
+
+fn cluster(text: &str) -> ClusterId {
+    let id = u128::from_str_radix(text, 16);
+    ClusterId(id.unwrap_or_else(|_| panic!("not a cluster id: {text:?}")))
 }
 
 fn lease(text: &str) -> LeaseId {

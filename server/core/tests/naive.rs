@@ -12,7 +12,7 @@ use leasehold_core::outcome::{
     Outcome, Refusal,
 };
 use leasehold_core::row::{LostGrant, Ticket};
-use leasehold_core::{Applied, Header, LeaseId, Revision, TicketId, Token};
+use leasehold_core::{Applied, ClusterId, Header, LeaseId, Revision, TicketId, Token};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,6 +45,7 @@ struct Ended {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Naive {
+    cluster: Option<ClusterId>,
     limits: Limits,
     domains: BTreeMap<String, DomainSettings>,
     now_ms: u64,
@@ -130,6 +131,18 @@ impl Naive {
                     self.tell(EventKind::HistoryTrimmed { before_ms: *history_before_ms });
                 }
                 DONE
+            }
+            Command::Found { cluster, limits } => {
+                let mut fresh = false;
+                let founded = *self.cluster.get_or_insert_with(|| {
+                    fresh = true;
+                    *cluster
+                });
+                if fresh {
+                    self.limits = (**limits).clone();
+                    self.tell(EventKind::LimitsChanged);
+                }
+                if founded == *cluster { DONE } else { Err(Refusal::Void) }
             }
             Command::SetLimits(limits) => {
                 if self.limits != **limits {

@@ -51,6 +51,9 @@ fn body(command: &Command) -> String {
         Command::Trim { ended_before_ms, history_before_ms } => {
             format!("trim ended={ended_before_ms} history={history_before_ms}")
         }
+        Command::Found { cluster, limits } => {
+            format!("found {cluster} {}", all_limits(limits))
+        }
         Command::SetLimits(limits) => format!("limits {}", all_limits(limits)),
         Command::ConfirmEnded { lease, tokens } => {
             let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();

@@ -60,6 +60,9 @@ pub struct Timing {
 impl Timing {
     /// Nodes in one building.
     pub const LAN: Self = Self { heartbeat_ms: 150, election_min_ms: 500, election_max_ms: 800 };
+    /// Nodes in several towns: a round trip may take a tenth of a second.
+    pub const WAN: Self =
+        Self { heartbeat_ms: 500, election_min_ms: 2_000, election_max_ms: 3_000 };
 }
 
 impl NodeConfig {
@@ -121,7 +124,9 @@ mod tests {
 
     #[test]
     fn the_timing_is_consistent() {
-        let raft = NodeConfig::new(1, PathBuf::new()).raft();
-        assert!(raft.enable_pre_vote == Some(true) && raft.validate().is_ok());
+        for timing in [Timing::LAN, Timing::WAN] {
+            let raft = NodeConfig { timing, ..NodeConfig::new(1, PathBuf::new()) }.raft();
+            assert!(raft.enable_pre_vote == Some(true) && raft.validate().is_ok());
+        }
     }
 }

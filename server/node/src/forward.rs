@@ -6,9 +6,12 @@
 
 use crate::answer::Failure;
 use crate::node::Node;
+use crate::types::Member;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use openraft::async_runtime::WatchReceiver as _;
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A request as it is passed on.
@@ -46,6 +49,9 @@ pub struct ForwardedAnswer {
     pub body: Bytes,
 }
 
+/// Set once the node serves clients.
+pub(crate) type Answers = Arc<OnceLock<Arc<dyn AnswerForwarded>>>;
+
 /// Whoever answers what other nodes pass on. Dropping the future means that the client is gone.
 pub trait AnswerForwarded: Send + Sync {
     /// Answers one request.
@@ -65,7 +71,21 @@ impl Node {
     /// # Errors
     /// [`Failure::NoLeader`] if nothing was sent; [`Failure::OutcomeUnknown`] if it was and no
     /// answer came.
-    pub async fn forward(&self, _request: Forwarded) -> Result<ForwardedAnswer, Failure> {
-        Err(Failure::NoLeader)
+    pub async fn forward(&self, request: Forwarded) -> Result<ForwardedAnswer, Failure> {
+        let (leader, member) = self.leader_elsewhere().ok_or(Failure::NoLeader)?;
+        self.inner.forwarder.forward(leader, &member, request).await
+    }
+
+    /// Who answers what other nodes pass on to this one. The first call counts.
+    pub fn answer_forwarded_with(&self, answers: Arc<dyn AnswerForwarded>) {
+        let _ = self.inner.answers.set(answers);
+    }
+
+    /// The leader, if it is known and another node.
+    pub(crate) fn leader_elsewhere(&self) -> Option<(u64, Member)> {
+        let leader = self.leader().filter(|leader| *leader != self.inner.id)?;
+        let metrics = self.inner.raft.server_metrics();
+        let member = metrics.borrow_watched().membership_config.get_node(&leader).cloned();
+        member.map(|member| (leader, member))
     }
 }

@@ -1,15 +1,19 @@
 //! Gaining and losing leadership, and what must have happened before a leader answers.
 
+use crate::batcher::Batcher;
 use crate::confirm::Confirmer;
 use crate::hub::Hub;
+use crate::hub::cell::ReplyTo;
 use crate::metrics::Metrics;
+use crate::propose::{Class, Proposal};
 use crate::runtime;
 use crate::state::Shared;
 use crate::types::CommittedLeader;
+use leasehold_core::{ClusterId, Command, Limits};
 use openraft::async_runtime::WatchReceiver;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -21,6 +25,9 @@ pub(crate) struct Leadership {
     pub(crate) metrics: Metrics,
     /// Told to the batcher and to whoever asks whether this node leads.
     pub(crate) leading: watch::Sender<Option<CommittedLeader>>,
+    pub(crate) batcher: Arc<Batcher>,
+    /// The limits of a cluster that is founded here.
+    pub(crate) seed: Limits,
 }
 
 impl Leadership {
@@ -77,6 +84,12 @@ impl Leadership {
         self.metrics.leading.set(1);
         tracing::info!(term = leader.term, "leading");
         self.leading.send_replace(Some(leader));
+        runtime::spawn(found(
+            self.shared.clone(),
+            self.batcher.clone(),
+            self.leading.subscribe(),
+            self.seed.clone(),
+        ));
         true
     }
 
@@ -88,6 +101,27 @@ impl Leadership {
             tracing::info!("stopped leading");
         } else {
             tracing::warn!("not leading any more");
+        }
+    }
+}
+
+/// Gives a new cluster its id and its limits, unless it has them. Whoever leads first does it: the
+/// founder may be gone before its entry is committed.
+async fn found(
+    shared: Arc<Shared>,
+    batcher: Arc<Batcher>,
+    leading: watch::Receiver<Option<CommittedLeader>>,
+    seed: Limits,
+) {
+    let cluster = ClusterId(runtime::random());
+    while shared.table.read().cluster().is_none() && leading.borrow().is_some() {
+        let command = Command::Found { cluster, limits: Box::new(seed.clone()) };
+        let (reply, answer) = oneshot::channel();
+        if batcher.push(Class::End, Proposal::new(command, ReplyTo::Once(reply), None)).is_ok() {
+            batcher.kick();
+            let _ = answer.await;
+        } else {
+            runtime::sleep(LOOK_AGAIN).await;
         }
     }
 }

@@ -9,10 +9,12 @@
 //! | `lists`, `why` | pages of locks, leases and clients; why somebody waits |
 //! | `stats` | the node in numbers |
 //! | [`Change`] (`change`) | what watchers are told |
+//! | `found` | how a node gets its place in a cluster |
 //! | `propose`, `batcher` | commands gather into log entries; who goes first; into Raft |
 //! | `hub` | the leader's memory: deadlines, sleeping requests, things due |
 //! | `keeper` | the task that proposes what is due, and measures outages |
 //! | [`Forwarded`] (`forward`), `peers` | what is passed on to the leader; the way to other nodes |
+//! | `follower_reads` | linearizable reads on a node that does not lead |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
 //! | `log`, `state`, `history`, `open` | redb: the Raft log, snapshots, ended grants |
 //! | `reserve` | disk space that is kept for what frees locks |
@@ -31,7 +33,9 @@ mod codec;
 mod config;
 mod confirm;
 mod fatal;
+mod follower_reads;
 mod forward;
+mod found;
 mod grants;
 mod history;
 mod hub;

@@ -5,6 +5,8 @@ use crate::batcher::Batcher;
 use crate::config::NodeConfig;
 use crate::confirm::Confirmer;
 use crate::fatal::{Fatal, StorageFault};
+use crate::follower_reads::FollowerReads;
+use crate::forward::Answers;
 use crate::history::History;
 use crate::hub::Hub;
 use crate::hub::cell::{Answer, ReplyTo};
@@ -13,16 +15,15 @@ use crate::leadership::Leadership;
 use crate::log::LogStore;
 use crate::metrics::Metrics;
 use crate::open::{OpenError, Opened, Setup, Sizes, open};
-use crate::peers::{Identity, PeerListener, Peers};
+use crate::peers::{Forwarder, Host, Identity, PeerListener, Peers};
 use crate::propose::{Class, Proposal, Proposals};
 use crate::reserve::Reserve;
 use crate::runtime;
 use crate::state::{Shared, StateMachine};
-use crate::types::{CommittedLeader, Member};
+use crate::types::CommittedLeader;
 use futures_util::FutureExt as _;
 use leasehold_core::{Command, LeaseId, Limits, Outcome};
 use openraft::async_runtime::WatchReceiver as _;
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,10 +31,8 @@ use tokio::sync::{oneshot, watch};
 
 /// An outcome that is not known after this is answered as exactly that.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// The version of the commands that this binary applies, as its peers are told.
-const COMMANDS: u16 = 1;
 /// Recovery applies what was committed before the node stopped; a million locks take seconds.
-const RECOVER_WITHIN: Duration = Duration::from_secs(600);
+pub(crate) const RECOVER_WITHIN: Duration = Duration::from_secs(600);
 /// A node that has been ready stays so for this long without a leader: an election must not
 /// empty a load balancer.
 const READY_WITHOUT_LEADER: Duration = Duration::from_secs(30);
@@ -50,11 +49,15 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) batcher: Arc<Batcher>,
     pub(crate) confirmer: Confirmer,
+    pub(crate) answers: Answers,
+    pub(crate) forwarder: Forwarder,
+    pub(crate) follower_reads: FollowerReads,
     pub(crate) history: History,
     pub(crate) metrics: Metrics,
     pub(crate) election_max_ms: u64,
-    raft: crate::Raft,
-    leading: watch::Receiver<Option<CommittedLeader>>,
+    pub(crate) raft: crate::Raft,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) leading: watch::Receiver<Option<CommittedLeader>>,
     stop_peers: watch::Sender<bool>,
     pub(crate) reserve: Reserve,
     fatal: Fatal,
@@ -89,6 +92,30 @@ pub enum StartError {
     /// Raft did not start.
     #[error("raft did not start: {0}")]
     Raft(String),
+    /// Its peers know of a life of it that this data is not from.
+    #[error(
+        "node {id} was a member of this cluster and has lost its data: what it had promised is \
+         gone, so it can never come back under this id. Remove node {id} from the cluster, and \
+         join under a new id"
+    )]
+    LostData {
+        /// Its id.
+        id: u64,
+    },
+    /// Its peers have a cluster, and it is not in it.
+    #[error(
+        "the node at {address} belongs to cluster {cluster} already, and this node is empty and \
+         not a member: no other cluster is founded. Join that one, or empty all of its nodes"
+    )]
+    OtherCluster {
+        /// Where that peer is.
+        address: String,
+        /// Its cluster.
+        cluster: String,
+    },
+    /// Peers refuse to talk to it, for a reason that does not pass.
+    #[error(transparent)]
+    Unwelcome(Box<dyn std::error::Error + Send + Sync>),
     /// The log could not be applied.
     #[error("the log was not applied within {} s: {cause}", RECOVER_WITHIN.as_secs())]
     Recovery {
@@ -101,15 +128,32 @@ pub enum StartError {
 }
 
 impl Node {
-    /// Opens or creates the node's files, applies its log and starts its tasks.
+    /// [`Node::open`] and [`Node::take_part`] in one.
     ///
     /// # Errors
     /// [`StartError`] says what stands in the way; files are left as they were.
     pub async fn start(config: NodeConfig, metrics: Metrics) -> Result<Self, StartError> {
+        let node = Self::open(&config, metrics).await?;
+        match node.take_part(&config).await {
+            Ok(()) => Ok(node),
+            Err(error) => {
+                node.shutdown().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens or creates the node's files and starts its tasks. It answers peers from here on, and
+    /// nobody else before [`Node::take_part`] has returned.
+    ///
+    /// # Errors
+    /// [`StartError`] says what stands in the way; files are left as they were.
+    pub async fn open(config: &NodeConfig, metrics: Metrics) -> Result<Self, StartError> {
         let hub = Hub::new();
         let fatal = Fatal::new();
         let setup = Setup {
             dir: config.dir.clone(),
+            node: config.id,
             // The same on every node and in every version: the founder's own limits follow as
             // the first log entry.
             seed: Limits::default(),
@@ -121,8 +165,14 @@ impl Node {
             keep_audits: config.audit_max,
         };
         let opened = runtime::blocking(move || open(setup)).await.ok_or(StartError::Lost)??;
-        let identity = Arc::new(Identity::new(config.id, COMMANDS, None));
-        let listener = listen(&config).await?;
+        let identity = Arc::new(Identity::new(
+            config,
+            opened.incarnation,
+            opened.shared.clone(),
+            opened.log.clone(),
+        ));
+        let listener = listen(config).await?;
+        let answers = Answers::default();
         let raft_config =
             config.raft().validate().map_err(|cause| StartError::Settings(cause.to_string()))?;
         let raft = crate::Raft::new(
@@ -135,16 +185,34 @@ impl Node {
         .await
         .map_err(|cause| StartError::Raft(cause.to_string()))?;
         let stop_peers = watch::Sender::new(false);
+        let confirmer = Confirmer::start(raft.clone());
         if let Some(listener) = listener {
-            listener.start(identity, raft.clone(), config.dir.clone(), stop_peers.subscribe());
+            let host = Host {
+                us: identity.clone(),
+                raft: raft.clone(),
+                dir: config.dir.clone(),
+                confirmer: confirmer.clone(),
+                shared: opened.shared.clone(),
+                answers: answers.clone(),
+            };
+            listener.start(host, stop_peers.subscribe());
         }
         let (leading, led) = watch::channel(None);
-        let running = Running { raft, leading: led, stop_peers };
-        let node = Self::assemble(&config, hub, fatal, opened, metrics, running);
-        node.start_tasks(&config, leading);
-        node.found_or_recover(&config).await?;
-        node.tell_state(&config);
+        let running = Running { raft, identity, confirmer, answers, leading: led, stop_peers };
+        let node = Self::assemble(config, hub, fatal, opened, metrics, running);
+        node.start_tasks(config, leading);
         Ok(node)
+    }
+
+    /// Founds a cluster, waits until one takes the node in, or applies what was committed before
+    /// it stopped. Nothing is served before that.
+    ///
+    /// # Errors
+    /// [`StartError`] says why the node has no place in the cluster.
+    pub async fn take_part(&self, config: &NodeConfig) -> Result<(), StartError> {
+        self.found_or_recover(config).await?;
+        self.tell_state(config);
+        Ok(())
     }
 
     fn tell_state(&self, config: &NodeConfig) {
@@ -173,7 +241,7 @@ impl Node {
         metrics: Metrics,
         running: Running,
     ) -> Self {
-        let Running { raft, leading, stop_peers } = running;
+        let Running { raft, identity, confirmer, answers, leading, stop_peers } = running;
         let reserve = Reserve::new(config.dir.clone(), config.reserve_bytes, metrics.clone());
         let batcher = Batcher::new(
             Proposals::new(config.queue),
@@ -187,11 +255,15 @@ impl Node {
             hub,
             shared: opened.shared.clone(),
             batcher,
-            confirmer: Confirmer::start(raft.clone()),
+            confirmer,
+            answers,
+            forwarder: Forwarder::new(identity.clone()),
+            follower_reads: FollowerReads::new(identity.clone()),
             history: opened.history.clone(),
             metrics,
             election_max_ms: config.timing.election_max_ms,
             raft,
+            identity,
             leading,
             stop_peers,
             reserve,
@@ -211,6 +283,8 @@ impl Node {
             confirmer: inner.confirmer.clone(),
             metrics: inner.metrics.clone(),
             leading,
+            batcher: inner.batcher.clone(),
+            seed: config.limits.clone(),
         };
         self.spawn_vital("leadership", leadership.run());
         self.spawn_vital("batcher", inner.batcher.clone().run());
@@ -252,67 +326,6 @@ impl Node {
             reserve: inner.reserve.clone(),
             snapshot_log_bytes: config.snapshot_log_bytes,
         }
-    }
-
-    async fn found_or_recover(&self, config: &NodeConfig) -> Result<(), StartError> {
-        let initialized = self.inner.raft.is_initialized().await;
-        match initialized.map_err(|cause| StartError::Raft(cause.to_string()))? {
-            true => self.recover(config).await,
-            false => self.found(config).await,
-        }
-    }
-
-    /// Applies what was committed before the node stopped. Nothing is served before that.
-    async fn recover(&self, config: &NodeConfig) -> Result<(), StartError> {
-        let raft = &self.inner.raft;
-        if raft.voter_ids().eq([self.inner.id]) {
-            // Nobody else could be leading: there is no reason to wait for an election time-out.
-            raft.trigger()
-                .elect(false)
-                .await
-                .map_err(|cause| StartError::Raft(cause.to_string()))?;
-        }
-        let recovered = raft.wait_for_recovery(Some(RECOVER_WITHIN)).await;
-        recovered.map_err(|cause| StartError::Recovery { cause: cause.to_string() })?;
-        // It may have stopped between founding a cluster and its first entry.
-        let untouched = self.inner.shared.table.read().revision() == 0;
-        if untouched && raft.voter_ids().eq([self.inner.id]) {
-            self.seed(config).await
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Founds a cluster, with the limits of this node's settings. Of several founders the one
-    /// with the lowest id does it, and the others learn from it.
-    async fn found(&self, config: &NodeConfig) -> Result<(), StartError> {
-        let raft = &self.inner.raft;
-        let members = founders(config);
-        if members.keys().next() != Some(&config.id) {
-            return self.recover(config).await;
-        }
-        raft.initialize(members).await.map_err(|cause| StartError::Raft(cause.to_string()))?;
-        self.seed(config).await
-    }
-
-    /// The limits of this node's settings become those of the cluster.
-    async fn seed(&self, config: &NodeConfig) -> Result<(), StartError> {
-        let (reply, answer) = oneshot::channel();
-        let command = Command::SetLimits(Box::new(config.limits.clone()));
-        self.led_by_itself().await;
-        let proposal = Proposal::new(command, ReplyTo::Once(reply), None);
-        let pushed = self.push(Class::End, proposal).is_ok();
-        self.inner.batcher.kick();
-        match answer.await {
-            Ok(Answer::Outcome { .. }) if pushed => Ok(()),
-            _ => Err(StartError::Raft("the first entry was not committed".to_owned())),
-        }
-    }
-
-    async fn led_by_itself(&self) {
-        let mut leading = self.inner.leading.clone();
-        // An error means that the node is stopping; the caller finds that out by itself.
-        let _ = leading.wait_for(Option::is_some).await;
     }
 
     /// Which node this is.
@@ -490,21 +503,12 @@ async fn listen(config: &NodeConfig) -> Result<Option<PeerListener>, StartError>
     bound.map(Some).map_err(failed)
 }
 
-fn founders(config: &NodeConfig) -> BTreeMap<u64, Member> {
-    let Some(peers) = &config.peers else {
-        return BTreeMap::from([(
-            config.id,
-            Member { http: config.http.clone(), ..Member::default() },
-        )]);
-    };
-    let member =
-        |(id, peer): (&u64, &String)| (*id, Member { http: String::new(), peer: peer.clone() });
-    peers.founders.iter().map(member).collect()
-}
-
 /// Raft, and what is told to and by those around it.
 struct Running {
     raft: crate::Raft,
+    identity: Arc<Identity>,
+    confirmer: Confirmer,
+    answers: Answers,
     leading: watch::Receiver<Option<CommittedLeader>>,
     stop_peers: watch::Sender<bool>,
 }

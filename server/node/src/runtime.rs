@@ -36,6 +36,26 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(task);
 }
 
+/// A task that ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Task(tokio::task::AbortHandle);
+
+impl Task {
+    pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task).abort_handle())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Starts tasks on the node's own runtime from threads that are not its.
 #[derive(Debug, Clone)]
 pub(crate) struct Spawner(tokio::runtime::Handle);

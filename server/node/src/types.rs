@@ -104,4 +104,7 @@ pub(crate) struct Member {
     pub http: String,
     /// The address that other members use.
     pub peer: String,
+    /// Which life of the node this is: random, made with its log. A node that lost its log has
+    /// another, and is never taken for the one whose votes and entries are gone.
+    pub incarnation: u128,
 }

@@ -80,7 +80,7 @@ impl Node {
     ) -> Result<Watch, Failure> {
         // Before the look at the state, so that no change falls between the two.
         let news = self.inner.history.follow();
-        self.fresh(false).await?;
+        self.caught_up().await?;
         let newest = self.inner.shared.table.read().revision();
         let from = from.unwrap_or(newest);
         // What has not happened yet was seen in another cluster, or in one that was restored.

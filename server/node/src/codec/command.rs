@@ -7,8 +7,9 @@ use super::acquire::{
 use super::administer::{StoredOrder, order_in, order_out};
 use super::row_parts::{StoredLimits, limits_in, limits_out};
 use super::words::{
-    LeaseBytes, StoredCaller, StoredLeft, StoredMetadata, StoredOwner, caller_in, caller_out,
-    lease_in, lease_out, left_in, left_out, metadata_in, metadata_out, owner_in, owner_out,
+    ClusterBytes, LeaseBytes, StoredCaller, StoredLeft, StoredMetadata, StoredOwner, caller_in,
+    caller_out, cluster_in, cluster_out, lease_in, lease_out, left_in, left_out, metadata_in,
+    metadata_out, owner_in, owner_out,
 };
 use leasehold_core::command::OpenLease;
 use leasehold_core::{Command, RequestId, TicketId, Token};
@@ -70,8 +71,10 @@ pub(super) enum StoredCommand<'a> {
         history_before_ms: u64,
     },
     SetLimits(StoredLimits),
-    /// No release has written it.
-    Unused,
+    Found {
+        cluster: ClusterBytes,
+        limits: StoredLimits,
+    },
     ConfirmEnded {
         lease: LeaseBytes,
         tokens: Vec<u64>,
@@ -122,6 +125,9 @@ pub(super) fn command_out(command: &Command) -> StoredCommand<'_> {
             ended_before_ms: *ended_before_ms,
             history_before_ms: *history_before_ms,
         },
+        Command::Found { cluster, limits } => {
+            StoredCommand::Found { cluster: cluster_out(*cluster), limits: limits_out(limits) }
+        }
         Command::SetLimits(limits) => StoredCommand::SetLimits(limits_out(limits)),
         Command::ConfirmEnded { lease, tokens } => StoredCommand::ConfirmEnded {
             lease: lease_out(*lease),
@@ -173,7 +179,9 @@ pub(super) fn command_in(stored: StoredCommand<'_>) -> Result<Command, DecodeErr
         }
         StoredCommand::SetLimits(limits) => Command::SetLimits(Box::new(limits_in(&limits))),
         StoredCommand::Administer(order) => Command::Administer(Box::new(order_in(order)?)),
-        StoredCommand::Unused => return Err(DecodeError::Unused { what: "command" }),
+        StoredCommand::Found { cluster, limits } => {
+            Command::Found { cluster: cluster_in(cluster), limits: Box::new(limits_in(&limits)) }
+        }
         StoredCommand::ConfirmEnded { lease, tokens } => Command::ConfirmEnded {
             lease: lease_in(lease),
             tokens: tokens.into_iter().map(Token).collect(),

@@ -10,12 +10,13 @@
 //! | `command`, `acquire`, `administer` | commands; records of the audit |
 //! | `entry` | log entries |
 //! | `row`, `row_parts`, `ticket` | rows of a snapshot |
-//! | `peer` | messages between peers |
+//! | `peer`, `carried` | messages between peers; requests on their way to the leader |
 //! | `record`, `change` | history records; changes that watchers are told of |
 //! | `raft` | votes, log ids, memberships, the head of a snapshot |
 
 mod acquire;
 mod administer;
+mod carried;
 mod change;
 mod command;
 mod entry;
@@ -32,12 +33,15 @@ mod ticket;
 mod words;
 
 pub(crate) use administer::{decode_audit, encode_audit};
+pub(crate) use carried::{
+    Carried, decode_carried, encode_answer, encode_beat, encode_hang_up, encode_request,
+};
 pub(crate) use change::{decode_changes, encode_changes};
 pub(crate) use entry::{decode_entry, encode_entry, peek_entry};
 pub(crate) use peer::{
-    Ask, Hello, SnapshotAsk, Told, Unwelcome, Welcome, decode_ask, decode_hello, decode_told,
-    decode_welcome, encode_append, encode_chunk, encode_hello, encode_snapshot, encode_told,
-    encode_transfer, encode_vote_ask, encode_welcome,
+    About, Ask, Hello, SnapshotAsk, Standing, Told, Unwelcome, Welcome, decode_ask, decode_hello,
+    decode_told, decode_welcome, encode_append, encode_chunk, encode_hello, encode_read_index,
+    encode_session, encode_snapshot, encode_told, encode_transfer, encode_vote_ask, encode_welcome,
 };
 pub(crate) use raft::{
     SlotHead, decode_log_id, decode_slot, decode_vote, encode_log_id, encode_slot, encode_vote,

@@ -33,15 +33,45 @@ pub(crate) struct Hello {
     pub(crate) from: u64,
     /// Who is meant: a node that has another's address is told so.
     pub(crate) to: u64,
-    /// The highest version of commands that the caller can apply.
+    /// Who the caller is, beyond its number.
+    pub(crate) caller: About,
+    /// The founders that the caller was told of, as one number, while it has no cluster.
+    pub(crate) founders: Option<u32>,
+}
+
+/// What a node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// Which life of the node this is.
+    pub(crate) incarnation: u128,
+    /// The highest version of commands that it can apply.
     pub(crate) commands: u16,
+    /// Its release, for those who look.
+    pub(crate) release: String,
+    /// Where clients reach it.
+    pub(crate) http: String,
+    /// Where peers reach it.
+    pub(crate) peer: String,
+}
+
+/// How a node stands to its cluster, and its caller as far as it knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    /// It has nothing: neither entries nor a cluster.
+    pub(crate) empty: bool,
+    /// Which cluster it belongs to.
+    pub(crate) cluster: Option<[u8; 16]>,
+    /// Term and index of the newest committed change of members that it knows.
+    pub(crate) members_at: Option<(u64, u64)>,
+    /// Whether the caller is a member by that.
+    pub(crate) member: bool,
 }
 
 /// The answer to a [`Hello`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Welcome {
     /// What is spoken from here on.
-    Protocol { version: u16, cluster: Option<[u8; 16]>, commands: u16 },
+    Protocol { version: u16, about: About, standing: Standing },
     /// Why nothing is.
     Refused(Unwelcome),
 }
@@ -55,6 +85,12 @@ pub(crate) enum Unwelcome {
     /// An address that belongs to somebody else.
     #[error("it is node {0}")]
     OtherNode(u64),
+    /// It remembers another life of the caller, whose votes and entries are gone.
+    #[error("it knows node {0} from before that node lost its data; let it join under a new id")]
+    OtherIncarnation(u64),
+    /// Two nodes without a cluster that were told of different founders.
+    #[error("it was told of other founders; `peers` must be the same on each of them")]
+    OtherFounders,
     /// Two clusters that know an address of each other.
     #[error("it belongs to another cluster")]
     OtherCluster,
@@ -73,6 +109,10 @@ pub(crate) enum Ask {
     /// The chunks follow, each in a message of its own.
     Snapshot(SnapshotAsk),
     Chunk(Vec<u8>),
+    /// From here on the connection is a session, which carries requests of clients.
+    Session,
+    /// Up to which entry must be applied for a read to see all that was answered before it?
+    ReadIndex,
 }
 
 /// What a snapshot will be once all of its chunks are there.
@@ -93,6 +133,8 @@ pub(crate) enum Told {
     Snapshot(Vote),
     /// Send the next chunk.
     GoOn,
+    /// The entry up to which a reader has to wait.
+    ReadIndex(u64),
     /// It could not: it is stopping, or has not started.
     Unable(String),
 }
@@ -145,6 +187,7 @@ enum SentTold {
     Installed(StoredVote),
     GoOn,
     Unable(String),
+    ReadIndex(u64),
 }
 
 const APPEND: u8 = 1;
@@ -156,6 +199,9 @@ const CHUNK: u8 = 6;
 const TOLD: u8 = 7;
 const HELLO: u8 = 8;
 const WELCOME: u8 = 9;
+// 10 to 14 are those of a session.
+const SESSION: u8 = 15;
+const READ_INDEX: u8 = 16;
 
 /// The message, and how many of the entries are in it: the rest goes into the next one.
 pub(crate) fn encode_append(ask: &AppendAsk) -> (Vec<u8>, usize) {
@@ -216,6 +262,14 @@ pub(crate) fn encode_chunk(chunk: &[u8]) -> Vec<u8> {
     message(CHUNK, &(), chunk)
 }
 
+pub(crate) fn encode_session() -> Vec<u8> {
+    message(SESSION, &(), &[])
+}
+
+pub(crate) fn encode_read_index() -> Vec<u8> {
+    message(READ_INDEX, &(), &[])
+}
+
 pub(crate) fn encode_told(told: &Told) -> Vec<u8> {
     message(TOLD, &told_out(told), &[])
 }
@@ -241,6 +295,14 @@ pub(crate) fn decode_ask(bytes: &[u8]) -> Result<Ask, DecodeError> {
         }
         SNAPSHOT => Ask::Snapshot(snapshot_in(all(rest)?)?),
         CHUNK => Ask::Chunk(rest.to_vec()),
+        SESSION => {
+            let () = all(rest)?;
+            Ask::Session
+        }
+        READ_INDEX => {
+            let () = all(rest)?;
+            Ask::ReadIndex
+        }
         _ => return Err(DecodeError::Unused { what: MESSAGE.what }),
     })
 }
@@ -264,7 +326,7 @@ fn told_in_kind<'a, T: Deserialize<'a>>(wanted: u8, bytes: &'a [u8]) -> Result<T
     }
 }
 
-fn message<T: Serialize>(kind: u8, head: &T, rest: &[u8]) -> Vec<u8> {
+pub(super) fn message<T: Serialize>(kind: u8, head: &T, rest: &[u8]) -> Vec<u8> {
     let mut out = vec![MESSAGE.version, 0, 0, 0, 0, kind];
     out.reserve(64 + rest.len());
     write_bare(head, &mut out);
@@ -275,7 +337,7 @@ fn message<T: Serialize>(kind: u8, head: &T, rest: &[u8]) -> Vec<u8> {
 }
 
 /// Checks version and checksum, and answers the kind and the content.
-fn opened(bytes: &[u8]) -> Result<(u8, &[u8]), DecodeError> {
+pub(super) fn opened(bytes: &[u8]) -> Result<(u8, &[u8]), DecodeError> {
     let what = MESSAGE.what;
     let (crc, body) = versioned(MESSAGE, bytes)?
         .split_first_chunk::<4>()
@@ -287,7 +349,7 @@ fn opened(bytes: &[u8]) -> Result<(u8, &[u8]), DecodeError> {
     Ok((*kind, rest))
 }
 
-fn all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
+pub(super) fn all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
     super::read_bare(MESSAGE, bytes)
 }
 
@@ -360,6 +422,7 @@ fn told_out(told: &Told) -> SentTold {
         }
         Told::Snapshot(vote) => SentTold::Installed(vote_out(vote)),
         Told::GoOn => SentTold::GoOn,
+        Told::ReadIndex(index) => SentTold::ReadIndex(*index),
         Told::Unable(why) => SentTold::Unable(why.clone()),
     }
 }
@@ -385,6 +448,7 @@ fn told_in(sent: SentTold) -> Told {
         }
         SentTold::Installed(vote) => Told::Snapshot(vote_in(vote)),
         SentTold::GoOn => Told::GoOn,
+        SentTold::ReadIndex(index) => Told::ReadIndex(index),
         SentTold::Unable(why) => Told::Unable(why),
     }
 }

@@ -36,6 +36,7 @@ struct StoredMember {
     id: u64,
     http: String,
     peer: String,
+    incarnation: [u8; 16],
 }
 
 #[derive(Serialize, Deserialize)]
@@ -150,6 +151,7 @@ pub(super) fn members_out(members: &Membership) -> StoredMembers {
                 id: *id,
                 http: member.http.clone(),
                 peer: member.peer.clone(),
+                incarnation: member.incarnation.to_be_bytes(),
             })
             .collect(),
     }
@@ -158,7 +160,10 @@ pub(super) fn members_out(members: &Membership) -> StoredMembers {
 pub(super) fn members_in(stored: StoredMembers) -> Result<Membership, DecodeError> {
     let voters: Vec<BTreeSet<u64>> =
         stored.voters.into_iter().map(|set| set.into_iter().collect()).collect();
-    let members: BTreeMap<u64, Member> =
-        stored.members.into_iter().map(|m| (m.id, Member { http: m.http, peer: m.peer })).collect();
+    let member = |stored: StoredMember| {
+        let incarnation = u128::from_be_bytes(stored.incarnation);
+        (stored.id, Member { http: stored.http, peer: stored.peer, incarnation })
+    };
+    let members: BTreeMap<u64, Member> = stored.members.into_iter().map(member).collect();
     Membership::new(voters, members).map_err(|cause| DecodeError::Membership(cause.to_string()))
 }

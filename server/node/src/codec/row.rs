@@ -6,8 +6,9 @@ use super::row_parts::{
 };
 use super::ticket::{StoredTicket, ticket_in, ticket_out};
 use super::words::{
-    LeaseBytes, StoredEnded, StoredMetadata, StoredOwner, ended_in, ended_out, lease_in, lease_out,
-    metadata_in, metadata_out, owner_in, owner_out, resource_in,
+    ClusterBytes, LeaseBytes, StoredEnded, StoredMetadata, StoredOwner, cluster_in, cluster_out,
+    ended_in, ended_out, lease_in, lease_out, metadata_in, metadata_out, owner_in, owner_out,
+    resource_in,
 };
 use super::{DecodeError, Format, read_bare, write_bare};
 use leasehold_core::row::{EndedRow, EndedWhat, Got, Head, LeaseRow, LiveRequest, LostGrant, Row};
@@ -20,6 +21,7 @@ pub(crate) const ROW: Format = Format { what: "snapshot row", version: 1 };
 #[derive(Serialize, Deserialize)]
 enum StoredRow<'a> {
     Head {
+        cluster: Option<ClusterBytes>,
         revision: u64,
         last_token: u64,
         last_ticket: u64,
@@ -92,6 +94,7 @@ pub(crate) fn decode_row(bytes: &[u8]) -> Result<Row, DecodeError> {
 fn row_out(row: &Row) -> StoredRow<'_> {
     match row {
         Row::Head(head) => StoredRow::Head {
+            cluster: head.cluster.map(cluster_out),
             revision: head.revision,
             last_token: head.last_token,
             last_ticket: head.last_ticket,
@@ -125,8 +128,9 @@ fn row_out(row: &Row) -> StoredRow<'_> {
 
 fn row_in(stored: StoredRow<'_>) -> Result<Row, DecodeError> {
     Ok(match stored {
-        StoredRow::Head { revision, last_token, last_ticket, last_ended, at_ms } => {
-            Row::Head(Head { revision, last_token, last_ticket, last_ended, at_ms })
+        StoredRow::Head { cluster, revision, last_token, last_ticket, last_ended, at_ms } => {
+            let cluster = cluster.map(cluster_in);
+            Row::Head(Head { cluster, revision, last_token, last_ticket, last_ended, at_ms })
         }
         StoredRow::Limits(limits) => Row::Limits(Box::new(limits_in(&limits))),
         StoredRow::Domain { domain, settings } => {

@@ -16,8 +16,8 @@ use leasehold_core::row::{
     EndedRow, EndedWhat, Got, Head, LeaseRow, LiveRequest, LostGrant, Row, Ticket,
 };
 use leasehold_core::{
-    ClientId, Command, LeaseId, Limits, Owner, Principal, RequestId, ResourceName, Revision,
-    TicketId, Token,
+    ClientId, ClusterId, Command, LeaseId, Limits, Owner, Principal, RequestId, ResourceName,
+    Revision, TicketId, Token,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -141,6 +141,10 @@ pub(crate) fn commands() -> Vec<Command> {
         Command::Continue { lease: LEASE },
         Command::Trim { ended_before_ms: AT_MS, history_before_ms: AT_MS - 1 },
         Command::SetLimits(Box::new(Limits { queue_max: 7, ..Limits::default() })),
+        Command::Found {
+            cluster: ClusterId(0x0123_4567_89ab_cdef_0011_2233_4455_6677),
+            limits: Box::new(Limits { queue_max: 7, ..Limits::default() }),
+        },
         Command::ConfirmEnded { lease: LEASE, tokens: vec![Token(39), Token(40)] },
     ]
 }
@@ -150,8 +154,11 @@ pub(crate) fn batch(commands: Vec<Command>) -> Arc<Batch> {
 }
 
 pub(crate) fn membership() -> Membership {
-    let member =
-        |id: u64| Member { http: format!("http://n{id}:8080"), peer: format!("n{id}:8081") };
+    let member = |id: u64| Member {
+        http: format!("http://n{id}:8080"),
+        peer: format!("n{id}:8081"),
+        incarnation: u128::from(id) << 100,
+    };
     let members: BTreeMap<u64, Member> = (1..=4).map(|id| (id, member(id))).collect();
     let voters = vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([2, 3, 4])];
     Membership::new(voters, members).expect("every voter has its addresses")
@@ -228,6 +235,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let ended = |what| EndedRow { seq: 77, how: EndedHow::Expired, ended_at_ms: AT_MS, what };
     vec![
         Row::Head(Head {
+            cluster: Some(ClusterId(0x0123_4567_89ab_cdef_0011_2233_4455_6677)),
             revision: 900,
             last_token: 41,
             last_ticket: 12,

@@ -2,12 +2,22 @@
 
 use super::DecodeError;
 use leasehold_core::command::{Caller, EndedHow, LeftHow, Metadata, Mode, PolicyVerdict};
-use leasehold_core::{ClientId, LeaseId, Owner, Principal, RequestId, ResourceName};
+use leasehold_core::{ClientId, ClusterId, LeaseId, Owner, Principal, RequestId, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// 128 random bits: fixed bytes, because a variable-length integer would be longer.
 pub(super) type LeaseBytes = [u8; 16];
+
+pub(super) type ClusterBytes = [u8; 16];
+
+pub(super) fn cluster_out(id: ClusterId) -> ClusterBytes {
+    id.0.to_be_bytes()
+}
+
+pub(super) fn cluster_in(bytes: ClusterBytes) -> ClusterId {
+    ClusterId(u128::from_be_bytes(bytes))
+}
 
 pub(super) fn lease_out(id: LeaseId) -> LeaseBytes {
     id.0.to_be_bytes()

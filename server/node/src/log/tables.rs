@@ -3,21 +3,30 @@
 use super::growth::Growth;
 use super::runs::Durable;
 use crate::codec::{self, DecodeError};
+use crate::runtime;
 use crate::types::{LogId, Vote};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
 /// Entries by index. Values: see `codec::entry`.
 pub(crate) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
-/// `vote`, `committed`, `purged`.
+/// `vote`, `committed`, `purged`; `incarnation`, `node`.
 pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 
 pub(crate) const VOTE: &str = "vote";
 pub(crate) const COMMITTED: &str = "committed";
 pub(crate) const PURGED: &str = "purged";
+/// Made with the file, so that whoever loses the votes in it loses this as well.
+const INCARNATION: &str = "incarnation";
+/// The id under which the node has voted.
+const NODE: &str = "node";
 
 /// What a log file held when it was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
+    /// Which life of the node this is.
+    pub(crate) incarnation: u128,
+    /// The node's id, once it has run.
+    pub(crate) node: Option<u64>,
     pub(crate) vote: Option<Vote>,
     pub(crate) committed: Option<LogId>,
     pub(crate) purged: Option<LogId>,
@@ -39,6 +48,8 @@ pub(crate) enum LogFileError {
         #[source]
         cause: DecodeError,
     },
+    #[error("its {what} is missing or malformed")]
+    Identity { what: &'static str },
     #[error("its entry {index} is not readable")]
     Entry {
         index: u64,
@@ -61,7 +72,15 @@ impl<E: Into<redb::Error>> From<E> for LogFileError {
 pub(crate) fn create(db: &redb::Database) -> Result<(), redb::Error> {
     let txn = db.begin_write()?;
     txn.open_table(LOG)?;
-    txn.open_table(META)?;
+    let incarnation = runtime::random().to_be_bytes();
+    txn.open_table(META)?.insert(INCARNATION, incarnation.as_slice())?;
+    Ok(txn.commit()?)
+}
+
+/// Keeps the id of the node that a new file belongs to.
+pub(crate) fn set_node(db: &redb::Database, node: u64) -> Result<(), redb::Error> {
+    let txn = db.begin_write()?;
+    txn.open_table(META)?.insert(NODE, node.to_be_bytes().as_slice())?;
     Ok(txn.commit()?)
 }
 
@@ -73,7 +92,15 @@ pub(crate) fn load(db: &impl ReadableDatabase) -> Result<Found, LogFileError> {
     let vote = get(&meta, VOTE, codec::decode_vote)?;
     let purged = get(&meta, PURGED, codec::decode_log_id)?;
     let committed = get(&meta, COMMITTED, codec::decode_log_id)?;
-    let mut found = Found { vote, purged, durable: Durable::new(purged), ..Found::default() };
+    let incarnation = bytes(&meta, INCARNATION)?.map(u128::from_be_bytes);
+    let mut found = Found {
+        incarnation: incarnation.ok_or(LogFileError::Identity { what: INCARNATION })?,
+        node: bytes(&meta, NODE)?.map(u64::from_be_bytes),
+        vote,
+        purged,
+        durable: Durable::new(purged),
+        ..Found::default()
+    };
     scan(&txn.open_table(LOG)?, &mut found)?;
     found.last = found.durable.last();
     // A file written by this code never needs it; one that was cut by other means might, and a
@@ -89,6 +116,14 @@ fn get<T>(
 ) -> Result<Option<T>, LogFileError> {
     let Some(bytes) = meta.get(what)? else { return Ok(None) };
     decode(bytes.value()).map(Some).map_err(|cause| LogFileError::Meta { what, cause })
+}
+
+fn bytes<const N: usize>(
+    meta: &impl ReadableTable<&'static str, &'static [u8]>,
+    what: &'static str,
+) -> Result<Option<[u8; N]>, LogFileError> {
+    let Some(bytes) = meta.get(what)? else { return Ok(None) };
+    bytes.value().try_into().map(Some).map_err(|_| LogFileError::Identity { what })
 }
 
 fn scan(

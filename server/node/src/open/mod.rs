@@ -42,6 +42,8 @@ use std::time::Duration;
 /// What a node opens its storage with.
 pub(crate) struct Setup {
     pub(crate) dir: PathBuf,
+    /// Which node of the cluster this is.
+    pub(crate) node: u64,
     /// The limits of a table that starts empty. Later ones are part of the table.
     pub(crate) seed: Limits,
     pub(crate) sink: Arc<dyn Sink>,
@@ -90,6 +92,8 @@ impl Default for Sizes {
 /// The storage of a node, ready for Raft.
 #[derive(Clone)]
 pub(crate) struct Opened {
+    /// Which life of the node this is.
+    pub(crate) incarnation: u128,
     pub(crate) log: LogStore,
     pub(crate) machine: StateMachine,
     pub(crate) shared: Arc<Shared>,
@@ -152,6 +156,19 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// Another node's files.
+    #[error(
+        "{}: these are the files of node {found}, and this is node {asked}. Nothing was changed",
+        path.display()
+    )]
+    OtherNode {
+        /// The directory.
+        path: PathBuf,
+        /// Whose files they are.
+        found: u64,
+        /// Who was to use them.
+        asked: u64,
+    },
     /// A file is damaged, or is not one of ours.
     #[error("{}: the file cannot be used: {what}. Nothing was changed", path.display())]
     Refused {
@@ -179,6 +196,13 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
     )?;
     // All are looked at before any is opened in earnest, since that may repair it.
     let found = probe::probe(&path(log::FILE), log::tables::load)?;
+    if let Some(node) = found.node.filter(|node| *node != setup.node) {
+        return Err(OpenError::OtherNode {
+            path: setup.dir.clone(),
+            found: node,
+            asked: setup.node,
+        });
+    }
     let loaded = probe::probe(&path(state::FILE), slots::load)?;
     let complete_upto = probe::probe(&path(history::FILE), history::tables::check)?;
     check_history(&path(history::FILE), complete_upto, loaded.as_ref().map(|(head, _)| head))?;
@@ -191,9 +215,14 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
         fatal: setup.fatal.clone(),
         tail_bytes: sizes.tail_bytes,
     };
-    let log =
-        LogStore::start(open_file(&path(log::FILE), sizes.log_cache_bytes)?, found, log_setup)
-            .map_err(|cause| io_error(&path(log::FILE), "could not start its writer", cause))?;
+    let log_file = open_file(&path(log::FILE), sizes.log_cache_bytes)?;
+    if found.node.is_none() {
+        log::tables::set_node(&log_file, setup.node)
+            .map_err(|cause| StorageFault::new(log::FILE, "keep the node's id", cause))?;
+    }
+    let incarnation = found.incarnation;
+    let log = LogStore::start(log_file, found, log_setup)
+        .map_err(|cause| io_error(&path(log::FILE), "could not start its writer", cause))?;
     let slots = open_file(&path(state::FILE), sizes.state_cache_bytes)?;
     let (shared, slots) = state_store(&setup, slots, loaded);
     let machine = StateMachine::new(
@@ -203,7 +232,7 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
         Arc::clone(&setup.sink),
         setup.fatal.clone(),
     );
-    Ok(Opened { log, machine, shared, history, _hold: hold })
+    Ok(Opened { incarnation, log, machine, shared, history, _hold: hold })
 }
 
 /// A snapshot is valid only after the history was durable up to it, and the log before it may be

@@ -60,6 +60,7 @@ impl LogObserver for Syncs {
 pub(crate) fn setup(dir: &Path) -> Setup {
     Setup {
         dir: dir.to_owned(),
+        node: 1,
         seed: Limits::default(),
         sink: Arc::new(Heard::default()),
         observer: Arc::new(Syncs::default()),

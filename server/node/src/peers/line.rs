@@ -1,8 +1,9 @@
 //! One connection to one peer. It is made when it is first needed, and again after a failure.
 
 use super::{Frames, HANDSHAKE_WITHIN, Identity, PROTOCOLS, framed};
-use crate::codec::{self, DecodeError, Told, Unwelcome, Welcome};
+use crate::codec::{self, About, DecodeError, Standing, Told, Unwelcome, Welcome};
 use crate::runtime;
+use crate::types::Member;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use std::io;
@@ -12,7 +13,7 @@ use tokio::net::TcpStream;
 
 /// Why a peer could not be asked.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LineError {
+pub(crate) enum LineError {
     #[error("no connection to {address}")]
     Connect {
         address: String,
@@ -33,7 +34,7 @@ pub(super) enum LineError {
         #[source]
         cause: DecodeError,
     },
-    #[error("{address} does not talk to this node: {why}")]
+    #[error("{address} and this node do not talk: {why}")]
     Unwelcome { address: String, why: Unwelcome },
     #[error("{address} could not: {why}")]
     Unable { address: String, why: String },
@@ -43,16 +44,32 @@ pub(super) enum LineError {
 
 /// The way to one peer.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     us: Arc<Identity>,
     peer: u64,
     address: String,
+    /// Which life of the peer is meant, once it is a member.
+    incarnation: Option<u128>,
     frames: Option<Frames>,
 }
 
 impl Line {
-    pub(super) fn new(us: Arc<Identity>, peer: u64, address: String) -> Self {
-        Self { us, peer, address, frames: None }
+    /// To a member.
+    pub(super) fn new(us: Arc<Identity>, peer: u64, member: &Member) -> Self {
+        let (address, incarnation) = (member.peer.clone(), Some(member.incarnation));
+        Self { us, peer, address, incarnation, frames: None }
+    }
+
+    /// To a node of which only the address is known.
+    pub(crate) fn unmet(us: Arc<Identity>, peer: u64, address: String) -> Self {
+        Self { us, peer, address, incarnation: None, frames: None }
+    }
+
+    /// Connects and answers who is there.
+    pub(crate) async fn greet(&mut self) -> Result<(About, Standing), LineError> {
+        let (frames, about, standing) = self.open().await?;
+        self.frames = Some(frames);
+        Ok((about, standing))
     }
 
     /// Takes the connection out, and makes it if there is none. Whoever has it puts it back with
@@ -63,7 +80,7 @@ impl Line {
             None => {
                 let opening = self.open();
                 let opened = runtime::timeout_at(runtime::now() + within, opening).await;
-                opened.ok_or_else(|| self.silent(within))??
+                opened.ok_or_else(|| self.silent(within))??.0
             }
         };
         Ok(Open { frames, address: self.address.clone() })
@@ -90,12 +107,19 @@ impl Line {
         Ok(told)
     }
 
+    /// A connection that carries requests of clients from here on.
+    pub(super) async fn begin_session(&mut self, within: Duration) -> Result<Frames, LineError> {
+        let mut open = self.take(within).await?;
+        open.ask(codec::encode_session()).await?;
+        Ok(open.frames)
+    }
+
     fn silent(&self, within: Duration) -> LineError {
         LineError::Silent { address: self.address.clone(), within }
     }
 
     /// The name is looked up at every attempt: the peer may have moved.
-    async fn open(&self) -> Result<Frames, LineError> {
+    async fn open(&self) -> Result<(Frames, About, Standing), LineError> {
         let address = || self.address.clone();
         let connected = TcpStream::connect(&self.address).await;
         let frames = connected
@@ -109,18 +133,28 @@ impl Line {
                 .map_err(|cause| LineError::Decode { address: address(), cause })
         };
         let welcome = runtime::timeout_at(runtime::now() + HANDSHAKE_WITHIN, greeting).await;
+        let unwelcome = |why| LineError::Unwelcome { address: address(), why };
         match welcome.ok_or_else(|| self.silent(HANDSHAKE_WITHIN))?? {
-            Welcome::Protocol { version, cluster, .. }
-                if (PROTOCOLS.0..=PROTOCOLS.1).contains(&version)
-                    && self.us.same_cluster(cluster) =>
-            {
-                Ok(open.frames)
+            Welcome::Refused(why) => Err(unwelcome(why)),
+            Welcome::Protocol { version, about, standing } => {
+                self.judge(version, &about, &standing).map_err(unwelcome)?;
+                self.us.saw(self.peer, about.clone());
+                Ok((open.frames, about, standing))
             }
-            Welcome::Protocol { .. } => {
-                Err(LineError::Unwelcome { address: address(), why: Unwelcome::OtherCluster })
-            }
-            Welcome::Refused(why) => Err(LineError::Unwelcome { address: address(), why }),
         }
+    }
+
+    fn judge(&self, version: u16, about: &About, standing: &Standing) -> Result<(), Unwelcome> {
+        if !(PROTOCOLS.0..=PROTOCOLS.1).contains(&version) {
+            return Err(Unwelcome::Protocol(PROTOCOLS.0, PROTOCOLS.1));
+        }
+        if !self.us.same_cluster(standing.cluster) {
+            return Err(Unwelcome::OtherCluster);
+        }
+        if self.incarnation.is_some_and(|meant| meant != about.incarnation) {
+            return Err(Unwelcome::OtherIncarnation(self.peer));
+        }
+        Ok(())
     }
 }
 

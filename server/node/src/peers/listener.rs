@@ -3,7 +3,10 @@
 use super::serve::serve;
 use super::{HANDSHAKE_WITHIN, Identity, framed};
 use crate::codec::{self, Unwelcome, Welcome};
+use crate::confirm::Confirmer;
+use crate::forward::Answers;
 use crate::runtime;
+use crate::state::Shared;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use std::io;
@@ -27,11 +30,14 @@ pub(crate) struct PeerListener {
 
 /// What is needed to answer a peer.
 #[derive(Clone)]
-pub(super) struct Host {
-    pub(super) us: Arc<Identity>,
-    pub(super) raft: crate::Raft,
+pub(crate) struct Host {
+    pub(crate) us: Arc<Identity>,
+    pub(crate) raft: crate::Raft,
     /// Where a snapshot is spooled.
-    pub(super) dir: PathBuf,
+    pub(crate) dir: PathBuf,
+    pub(crate) confirmer: Confirmer,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) answers: Answers,
 }
 
 impl PeerListener {
@@ -44,17 +50,11 @@ impl PeerListener {
     }
 
     /// Answers peers until told to stop.
-    pub(crate) fn start(
-        self,
-        us: Arc<Identity>,
-        raft: crate::Raft,
-        dir: PathBuf,
-        stop: watch::Receiver<bool>,
-    ) {
+    pub(crate) fn start(self, host: Host, stop: watch::Receiver<bool>) {
         if let Ok(address) = self.address() {
             tracing::info!(%address, "peers are answered");
         }
-        runtime::spawn(accept(self.listener, Host { us, raft, dir }, stop));
+        runtime::spawn(accept(self.listener, host, stop));
     }
 }
 
@@ -100,11 +100,14 @@ async fn connection(stream: TcpStream, host: Host, full: bool) -> io::Result<()>
     let hello = codec::decode_hello(&first?).map_err(io::Error::other)?;
     let judged = if full { Err(Unwelcome::Full) } else { host.us.judge(&hello) };
     let welcome = match &judged {
-        Ok(version) => Welcome::Protocol {
-            version: *version,
-            cluster: *host.us.cluster.lock(),
-            commands: host.us.commands,
-        },
+        Ok(version) => {
+            host.us.saw(hello.from, hello.caller.clone());
+            Welcome::Protocol {
+                version: *version,
+                about: host.us.about(),
+                standing: host.us.standing(hello.from),
+            }
+        }
         Err(why) => {
             tracing::warn!(node = hello.from, %why, "a peer was turned away");
             Welcome::Refused(why.clone())

@@ -2,8 +2,10 @@
 //!
 //! | file | holds |
 //! | --- | --- |
+//! | `identity` | who this node is, and whom it talks to |
 //! | `line` | one connection to one peer: the handshake, questions and answers in order |
 //! | `network` | what openraft asks of a network; appends are pipelined |
+//! | `session` | requests of clients on their way to the leader |
 //! | `snapshot` | a snapshot on its way: sent chunk by chunk, spooled where it arrives |
 //! | `listener`, `serve` | the other end |
 //!
@@ -13,18 +15,22 @@
 //!   connection, as the answer could still come.
 //! - Nothing a peer sends is larger than [`FRAME_BYTES_MAX`], and nothing it sends panics a node.
 //! - Two nodes talk only if they belong to the same cluster, or one of them to none yet.
+//! - A node that lost its data is not taken for the one that had it: its votes are gone.
 
+mod identity;
 mod line;
 mod listener;
 mod network;
 mod serve;
+mod session;
 mod snapshot;
 
-pub(crate) use listener::PeerListener;
+pub(crate) use identity::{Identity, member_of};
+pub(crate) use line::{Line, LineError};
+pub(crate) use listener::{Host, PeerListener};
 pub(crate) use network::Peers;
+pub(crate) use session::Forwarder;
 
-use crate::codec::{Hello, Unwelcome};
-use parking_lot::Mutex;
 use std::io;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -43,46 +49,6 @@ fn framed(stream: TcpStream) -> io::Result<Frames> {
     stream.set_nodelay(true)?;
     let codec = LengthDelimitedCodec::builder().max_frame_length(FRAME_BYTES_MAX).new_codec();
     Ok(Framed::new(stream, codec))
-}
-
-/// Who this node is, as its peers are told.
-#[derive(Debug)]
-pub(crate) struct Identity {
-    id: u64,
-    /// The highest version of commands that it can apply.
-    commands: u16,
-    cluster: Mutex<Option<[u8; 16]>>,
-}
-
-impl Identity {
-    pub(crate) fn new(id: u64, commands: u16, cluster: Option<[u8; 16]>) -> Self {
-        Self { id, commands, cluster: Mutex::new(cluster) }
-    }
-
-    fn hello(&self, to: u64) -> Hello {
-        let cluster = *self.cluster.lock();
-        Hello { protocols: PROTOCOLS, cluster, from: self.id, to, commands: self.commands }
-    }
-
-    /// The protocol to speak with whoever said this.
-    fn judge(&self, hello: &Hello) -> Result<u16, Unwelcome> {
-        let newest = hello.protocols.1.min(PROTOCOLS.1);
-        if newest < hello.protocols.0.max(PROTOCOLS.0) {
-            return Err(Unwelcome::Protocol(PROTOCOLS.0, PROTOCOLS.1));
-        }
-        if hello.to != self.id {
-            return Err(Unwelcome::OtherNode(self.id));
-        }
-        self.same_cluster(hello.cluster).then_some(newest).ok_or(Unwelcome::OtherCluster)
-    }
-
-    /// A node that belongs to no cluster yet may be about to join one.
-    fn same_cluster(&self, other: Option<[u8; 16]>) -> bool {
-        match (*self.cluster.lock(), other) {
-            (Some(ours), Some(theirs)) => ours == theirs,
-            _ => true,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl RaftNetworkFactory<TypeConfig> for Peers {
     type Network = Peer;
 
     async fn new_client(&mut self, target: u64, node: &Member) -> Peer {
-        Peer { line: Line::new(self.us.clone(), target, node.peer.clone()) }
+        Peer { line: Line::new(self.us.clone(), target, node) }
     }
 }
 

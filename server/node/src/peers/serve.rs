@@ -12,6 +12,7 @@ use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::Fatal;
 use openraft::raft::{StreamAppendError, StreamAppendResult};
 use std::io;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Appends that are handed to Raft before the first of them is answered.
@@ -37,6 +38,9 @@ pub(super) async fn serve(mut frames: Frames, host: Host) -> io::Result<()> {
                 None => return Ok(()),
                 Some(frame) => {
                     let ask = codec::decode_ask(&frame?).map_err(io::Error::other)?;
+                    if let Ask::Session = ask {
+                        return serving.session(frames).await;
+                    }
                     serving.answer(ask).await
                 }
             }
@@ -84,7 +88,23 @@ impl Serving {
                 Err(error) => Some(Told::Unable(error.to_string())),
             },
             Ask::Chunk(chunk) => Some(self.chunk(chunk).await),
+            Ask::ReadIndex => Some(told(self.read_index().await, Told::ReadIndex)),
+            Ask::Session => Some(Told::Unable("a session begins with itself".to_owned())),
         }
+    }
+
+    async fn session(self, frames: Frames) -> io::Result<()> {
+        match self.host.answers.get() {
+            Some(answers) => super::session::serve(frames, Arc::clone(answers)).await,
+            // It has only just started: the other end finds the connection closed.
+            None => Ok(()),
+        }
+    }
+
+    /// Whatever was answered before this question is in the state at that entry.
+    async fn read_index(&self) -> Result<u64, &'static str> {
+        self.host.confirmer.confirm().await.map_err(|_| "this node does not lead")?;
+        Ok(self.host.shared.applied().map_or(0, |id| id.index))
     }
 
     /// A stream that ended with a refusal is begun anew: the peer knows that what it had asked

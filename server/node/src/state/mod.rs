@@ -74,7 +74,7 @@ impl Shared {
         self.position.lock().last
     }
 
-    #[cfg(test)]
+    /// The members as the newest applied change of them has it.
     pub(crate) fn membership(&self) -> StoredMembership {
         self.position.lock().membership.clone()
     }

@@ -1,0 +1,347 @@
+//! A session: requests of one node on their way to the leader, many at once over one connection.
+//!
+//! Either end says at least every [`BEAT`] that it is there. After [`SILENT`] without a word the
+//! session is over at both ends, each by its own clock: the leader drops what it was answering, so
+//! those who waited count as gone, and the other end answers that the outcome is not known.
+
+use super::{Frames, Identity, Line};
+use crate::answer::Failure;
+use crate::codec::{self, Carried};
+use crate::forward::{AnswerForwarded, Forwarded, ForwardedAnswer};
+use crate::runtime;
+use crate::types::Member;
+use bytes::{Bytes, BytesMut};
+use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// How often either end says that it is there.
+const BEAT: Duration = Duration::from_millis(250);
+/// A session without a word for this long is over.
+const SILENT: Duration = Duration::from_secs(1);
+const CONNECTED_WITHIN: Duration = Duration::from_secs(1);
+/// Messages that wait for the connection.
+const OUT_MAX: usize = 4_096;
+/// Requests of one session that are being answered at once.
+pub(super) const FORWARDED_MAX: usize = 16_384;
+/// The longest body of a request or an answer.
+const BODY_BYTES_MAX: u64 = 32 << 20;
+
+type Message = Vec<u8>;
+
+/// The way to the leader, for requests that only it can answer.
+#[derive(Debug)]
+pub(crate) struct Forwarder {
+    us: Arc<Identity>,
+    session: Mutex<Option<Arc<Session>>>,
+    /// Held while a session is begun, so that a crowd begins one.
+    beginning: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Session {
+    leader: u64,
+    out: mpsc::Sender<Message>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// Requests that have no answer yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    next: u64,
+    over: bool,
+    answers: HashMap<u64, oneshot::Sender<ForwardedAnswer>>,
+}
+
+impl Forwarder {
+    pub(crate) fn new(us: Arc<Identity>) -> Self {
+        Self { us, session: Mutex::new(None), beginning: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Passes a request on to `leader`. Dropping the future tells it that the client is gone.
+    pub(crate) async fn forward(
+        &self,
+        leader: u64,
+        member: &Member,
+        mut request: Forwarded,
+    ) -> Result<ForwardedAnswer, Failure> {
+        let began = runtime::now();
+        let session = self.session(leader, member).await?;
+        request.elapsed += runtime::since(began);
+        let (mut pending, answer) = Pending::begin(session)?;
+        pending.send(&request)?;
+        let answered = answer.await;
+        pending.answered();
+        answered.map_err(|_| Failure::OutcomeUnknown { request_id: None })
+    }
+
+    async fn session(&self, leader: u64, member: &Member) -> Result<Arc<Session>, Failure> {
+        if let Some(session) = self.live(leader) {
+            return Ok(session);
+        }
+        let _beginning = self.beginning.lock().await;
+        if let Some(session) = self.live(leader) {
+            return Ok(session);
+        }
+        let mut line = Line::new(self.us.clone(), leader, member);
+        let frames = line.begin_session(CONNECTED_WITHIN).await.map_err(|cause| {
+            tracing::debug!(%cause, "the leader is not reached");
+            Failure::NoLeader
+        })?;
+        let session = Arc::new(start(frames, leader));
+        *self.session.lock() = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    fn live(&self, leader: u64) -> Option<Arc<Session>> {
+        let session = self.session.lock();
+        let live = session.as_ref().filter(|s| s.leader == leader && !s.waiting.lock().over);
+        live.cloned()
+    }
+}
+
+/// One request on its way. Dropped before it is answered, it hangs up.
+struct Pending {
+    session: Arc<Session>,
+    id: u64,
+    sent: bool,
+}
+
+impl Pending {
+    fn begin(session: Arc<Session>) -> Result<(Self, oneshot::Receiver<ForwardedAnswer>), Failure> {
+        let (reply, answer) = oneshot::channel();
+        let mut waiting = session.waiting.lock();
+        if waiting.over {
+            return Err(Failure::NoLeader);
+        }
+        if waiting.answers.len() >= FORWARDED_MAX {
+            return Err(Failure::Overloaded);
+        }
+        waiting.next += 1;
+        let id = waiting.next;
+        waiting.answers.insert(id, reply);
+        drop(waiting);
+        Ok((Self { session, id, sent: false }, answer))
+    }
+
+    /// All of its messages or none: half a request would wait for its rest for ever.
+    fn send(&mut self, request: &Forwarded) -> Result<(), Failure> {
+        let messages: Vec<Message> = codec::encode_request(self.id, request).collect();
+        let places = self.session.out.try_reserve_many(messages.len());
+        let places = places.map_err(|full| match full {
+            mpsc::error::TrySendError::Full(()) => Failure::Overloaded,
+            mpsc::error::TrySendError::Closed(()) => Failure::NoLeader,
+        })?;
+        places.zip(messages).for_each(|(place, message)| place.send(message));
+        self.sent = true;
+        Ok(())
+    }
+
+    /// There is nothing to hang up any more.
+    fn answered(&mut self) {
+        self.sent = false;
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.session.waiting.lock().answers.remove(&self.id);
+        if self.sent && self.session.out.try_send(codec::encode_hang_up(self.id)).is_err() {
+            // With no room for a word the leader is told by the end of the session.
+            self.session.waiting.lock().over = true;
+        }
+    }
+}
+
+fn start(frames: Frames, leader: u64) -> Session {
+    let (out, messages) = mpsc::channel(OUT_MAX);
+    let waiting = Arc::new(Mutex::new(Waiting::default()));
+    let theirs = Arc::clone(&waiting);
+    runtime::spawn(async move {
+        let mut bodies = Bodies::default();
+        let ended = carry(frames, messages, |carried| match bodies.take(carried)? {
+            Some(Whole::Answer(id, answer)) => {
+                let reply = theirs.lock().answers.remove(&id);
+                // Without one its client is gone, which is as well.
+                let _ = reply.map(|reply| reply.send(answer));
+                Ok(!theirs.lock().over)
+            }
+            Some(Whole::Request(..) | Whole::HangUp(_)) => Err(meaningless()),
+            None => Ok(!theirs.lock().over),
+        })
+        .await;
+        if let Err(why) = ended {
+            tracing::debug!(%why, leader, "the session with the leader ended");
+        }
+        let mut waiting = theirs.lock();
+        waiting.over = true;
+        // Dropping them says that their outcome is not known.
+        waiting.answers.clear();
+    });
+    Session { leader, out, waiting }
+}
+
+/// The leader's end.
+pub(super) async fn serve(frames: Frames, answers: Arc<dyn AnswerForwarded>) -> io::Result<()> {
+    let (out, messages) = mpsc::channel(OUT_MAX);
+    let mut bodies = Bodies::default();
+    let mut answering: HashMap<u64, runtime::Task> = HashMap::new();
+    carry(frames, messages, |carried| {
+        match bodies.take(carried)? {
+            Some(Whole::Request(id, request)) => {
+                answering.retain(|_, task| !task.is_over());
+                if answering.len() >= FORWARDED_MAX {
+                    return Err(meaningless());
+                }
+                let (answers, out) = (Arc::clone(&answers), out.clone());
+                let task = runtime::Task::spawn(async move {
+                    let answer = answers.answer(request).await;
+                    let answer = if answer.body.len() as u64 > BODY_BYTES_MAX {
+                        ForwardedAnswer { status: 500, headers: Vec::new(), body: Bytes::new() }
+                    } else {
+                        answer
+                    };
+                    for message in codec::encode_answer(id, &answer) {
+                        if out.send(message).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+                answering.insert(id, task);
+            }
+            Some(Whole::HangUp(id)) => drop(answering.remove(&id)),
+            Some(Whole::Answer(..)) => return Err(meaningless()),
+            None => {}
+        }
+        Ok(true)
+    })
+    .await
+}
+
+fn meaningless() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "what was sent has no place in this session")
+}
+
+/// Runs one end until the other is gone, silent or senseless, or until `take` says so.
+async fn carry(
+    frames: Frames,
+    messages: mpsc::Receiver<Message>,
+    take: impl FnMut(Carried) -> io::Result<bool>,
+) -> io::Result<()> {
+    let (sink, stream) = frames.split();
+    tokio::select! {
+        ended = hear(stream, take) => ended,
+        ended = speak(sink, messages) => ended,
+    }
+}
+
+async fn hear(
+    mut stream: impl Stream<Item = io::Result<BytesMut>> + Unpin,
+    mut take: impl FnMut(Carried) -> io::Result<bool>,
+) -> io::Result<()> {
+    loop {
+        let heard = runtime::timeout_at(runtime::now() + SILENT, stream.next()).await;
+        let bytes = match heard {
+            None => return Err(io::ErrorKind::TimedOut.into()),
+            Some(None) => return Ok(()),
+            Some(Some(bytes)) => bytes?,
+        };
+        if !take(codec::decode_carried(&bytes).map_err(io::Error::other)?)? {
+            return Ok(());
+        }
+    }
+}
+
+async fn speak(
+    mut sink: impl Sink<Bytes, Error = io::Error> + Unpin,
+    mut messages: mpsc::Receiver<Message>,
+) -> io::Result<()> {
+    loop {
+        let next = runtime::timeout_at(runtime::now() + BEAT, messages.recv()).await;
+        match next {
+            None => sink.feed(codec::encode_beat().into()).await?,
+            Some(None) => return Ok(()),
+            Some(Some(message)) => sink.feed(message.into()).await?,
+        }
+        // Whatever else waits goes with it.
+        while let Ok(message) = messages.try_recv() {
+            sink.feed(message.into()).await?;
+        }
+        sink.flush().await?;
+    }
+}
+
+/// A message that is there with all of its body.
+enum Whole {
+    Request(u64, Forwarded),
+    Answer(u64, ForwardedAnswer),
+    HangUp(u64),
+}
+
+/// Bodies that are still arriving.
+#[derive(Default)]
+struct Bodies {
+    arriving: HashMap<u64, (Whole, BytesMut, u64)>,
+}
+
+impl Bodies {
+    fn take(&mut self, carried: Carried) -> io::Result<Option<Whole>> {
+        match carried {
+            Carried::Beat => Ok(None),
+            Carried::HangUp { id } => {
+                self.arriving.remove(&id);
+                Ok(Some(Whole::HangUp(id)))
+            }
+            Carried::Request { id, request, body_bytes } => {
+                let part = request.body.clone();
+                self.begin(id, Whole::Request(id, request), &part, body_bytes)
+            }
+            Carried::Answer { id, answer, body_bytes } => {
+                let part = answer.body.clone();
+                self.begin(id, Whole::Answer(id, answer), &part, body_bytes)
+            }
+            Carried::Part { id, part } => self.go_on(id, &part),
+        }
+    }
+
+    fn begin(&mut self, id: u64, whole: Whole, part: &[u8], of: u64) -> io::Result<Option<Whole>> {
+        match (part.len() as u64).cmp(&of) {
+            std::cmp::Ordering::Equal => Ok(Some(whole)),
+            std::cmp::Ordering::Greater => Err(meaningless()),
+            std::cmp::Ordering::Less => {
+                let full = self.arriving.len() >= FORWARDED_MAX || of > BODY_BYTES_MAX;
+                let again = self.arriving.insert(id, (whole, BytesMut::from(part), of)).is_some();
+                if full || again { Err(meaningless()) } else { Ok(None) }
+            }
+        }
+    }
+
+    fn go_on(&mut self, id: u64, part: &[u8]) -> io::Result<Option<Whole>> {
+        // A part of what was hung up on may still be on its way.
+        let Some((_, body, of)) = self.arriving.get_mut(&id) else { return Ok(None) };
+        body.extend_from_slice(part);
+        match (body.len() as u64).cmp(of) {
+            std::cmp::Ordering::Less => Ok(None),
+            std::cmp::Ordering::Greater => Err(meaningless()),
+            std::cmp::Ordering::Equal => {
+                let whole = self.arriving.remove(&id).map(|(whole, body, _)| whole.with(body));
+                Ok(whole)
+            }
+        }
+    }
+}
+
+impl Whole {
+    fn with(self, body: BytesMut) -> Self {
+        let body = body.freeze();
+        match self {
+            Self::Request(id, request) => Self::Request(id, Forwarded { body, ..request }),
+            Self::Answer(id, answer) => Self::Answer(id, ForwardedAnswer { body, ..answer }),
+            Self::HangUp(id) => Self::HangUp(id),
+        }
+    }
+}
