@@ -7,7 +7,7 @@ use actix_web::body::{BodyStream, BoxBody};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::stream::{BoxStream, Stream, StreamExt as _};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::fmt;
@@ -41,7 +41,7 @@ pub(crate) struct Answer {
 /// What an answer consists of.
 enum Content {
     Whole(Vec<u8>),
-    Stream(BoxBody),
+    Stream(BoxStream<'static, Result<Bytes, Infallible>>),
 }
 
 impl fmt::Debug for Content {
@@ -65,8 +65,10 @@ impl Answer {
     }
 
     /// Server-sent events.
-    pub(crate) fn events(chunks: impl Stream<Item = Result<Bytes, Infallible>> + 'static) -> Self {
-        Self::new(Content::Stream(BoxBody::new(BodyStream::new(chunks))), EVENTS).unstored()
+    pub(crate) fn events(
+        chunks: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+    ) -> Self {
+        Self::new(Content::Stream(chunks.boxed()), EVENTS).unstored()
     }
 
     fn new(body: Content, content_type: HeaderValue) -> Self {
@@ -109,7 +111,7 @@ impl Answer {
     pub(crate) fn respond(self) -> HttpResponse {
         let body = match self.body {
             Content::Whole(body) => BoxBody::new(Bytes::from(body)),
-            Content::Stream(body) => body,
+            Content::Stream(chunks) => BoxBody::new(BodyStream::new(chunks)),
         };
         let mut response = HttpResponse::with_body(StatusCode::OK, body);
         let headers = response.headers_mut();

@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::ask::{self, Ask};
 use crate::caller::Caller;
 use crate::fault::Fault;
+use crate::head::{Head, TRACE_PARENT};
 use crate::link::Link;
 use crate::metrics::{Metrics, RouteMetrics, UNKNOWN_ROUTE};
 use crate::routes::{Body, Class, Route};
@@ -13,6 +14,7 @@ use crate::{accept, body, browser};
 use actix_web::dev::Payload;
 use actix_web::http::{Method, header};
 use actix_web::{HttpRequest, HttpResponse};
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use leasehold_node::Call;
 use std::any::Any;
@@ -76,7 +78,7 @@ pub(crate) async fn dispatch(
     }
     let watch = place.metrics[index].watch(received);
     let answered = match route {
-        Ok(index) => serve(&app, &place.routes[index], http.clone(), payload, received).await,
+        Ok(index) => serve(&app, &place.routes[index], &http, payload, received).await,
         Err(fault) => refuse(&app, fault, &http, payload).await,
     };
     if let Some(link) = link {
@@ -92,18 +94,45 @@ pub(crate) async fn dispatch(
 async fn serve(
     app: &Arc<App>,
     route: &'static Route,
-    http: HttpRequest,
-    payload: Payload,
+    http: &HttpRequest,
+    mut payload: Payload,
     received: Instant,
 ) -> Answered {
-    let (caller, call) = match enter(app, route, &http, received) {
+    let (caller, call) = match enter(app, route, http, received) {
         Ok(entered) => entered,
-        Err(fault) => return refuse(app, fault, &http, payload).await,
+        Err(fault) => return refuse(app, fault, http, payload).await,
     };
-    if route.body == Body::None {
-        ask::serving(&http, 0);
+    let body = whole_body(app, route, http, &mut payload).await?;
+    if let Some(link) = http.conn_data::<Rc<Link>>() {
+        link.serving(body.len());
     }
-    let ask = Ask { app: Arc::clone(app), http, payload, route, caller, call };
+    let ask = Ask { app: Arc::clone(app), head: Head::of(http), body, caller, call };
+    handle(route, ask).await
+}
+
+/// The whole body, within the route's limits of size and time.
+async fn whole_body(
+    app: &App,
+    route: &Route,
+    http: &HttpRequest,
+    payload: &mut Payload,
+) -> Result<Bytes, Fault> {
+    let (settings, headers) = (&app.settings, http.headers());
+    let size_max = match route.body {
+        Body::None => return Ok(Bytes::new()),
+        Body::Single => settings.body_max,
+        Body::Bulk => settings.bulk_body_max,
+    };
+    if let Err(fault) = body::check_type(headers) {
+        body::discard(payload, headers, size_max).await;
+        return Err(fault);
+    }
+    body::read(headers, payload, size_max, settings.body_timeout).await
+}
+
+/// Runs the route's handler.
+async fn handle(route: &Route, ask: Ask) -> Answered {
+    let app = Arc::clone(&ask.app);
     // A handler is a future of its own, so nothing outside it can be left half changed.
     match AssertUnwindSafe((route.handler)(ask)).catch_unwind().await {
         Ok(answered) => answered,
@@ -153,7 +182,7 @@ async fn refuse(app: &App, fault: Fault, http: &HttpRequest, mut payload: Payloa
 }
 
 fn respond(mut fault: Fault, http: &HttpRequest) -> HttpResponse {
-    let trace = TraceId::of(http.headers());
+    let trace = TraceId::of(http.headers().get(TRACE_PARENT));
     if let Some(cause) = fault.internal.take() {
         tracing::error!(%trace, method = %http.method(), path = http.path(), cause, "request failed");
     }

@@ -11,7 +11,7 @@
 //! | `watch`, `grants`, `audit` | what happens, and how it was |
 //! | `force_release`, `domains` | what operators do |
 //! | `about`, `attention` | the service about itself |
-//! | `ask`, `body`, `query`, `caller`, `browser`, `accept`, `trace` | the parts of a request |
+//! | `ask`, `head`, `body`, `query`, `caller`, `browser`, `accept`, `trace` | the parts of a request |
 //! | `from_wire` | shapes to meaning, every value checked once |
 //! | `to_wire`, `answer` | meaning to shapes |
 //! | `failure`, `fault` | every failure to its status and code, in one `match` |
@@ -48,6 +48,7 @@ mod fence;
 mod force_release;
 mod from_wire;
 mod grants;
+mod head;
 mod health;
 mod leases;
 mod link;

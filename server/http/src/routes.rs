@@ -11,7 +11,7 @@ use crate::{about, audit, clients, domains, force_release, grants, openapi, watc
 use crate::{acquire, batch, cancel_wait, fence, health, leases, locks, release, renew};
 use actix_web::http::Method;
 use actix_web::web::{self, ServiceConfig};
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
 /// In which order requests are kept when there are too many, and what a stopping node still takes.
@@ -41,7 +41,7 @@ pub(crate) enum Body {
 }
 
 /// A handler, ready to be called.
-pub(crate) type Handler = fn(Ask) -> LocalBoxFuture<'static, Answered>;
+pub(crate) type Handler = fn(Ask) -> BoxFuture<'static, Answered>;
 
 /// One row of the table.
 #[derive(Debug)]
