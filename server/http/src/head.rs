@@ -76,6 +76,6 @@ mod tests {
         assert_eq!(head.header(header::IF_MATCH).expect("it is there"), "*");
         assert_eq!(head.header(LAST_EVENT_ID), None);
         assert_eq!(head.headers.len(), 3);
-        assert_eq!((head.query_string(), head.id), ("limit=1&cursor=n%2F", None));
+        assert_eq!((head.query_string(), &head.id), ("limit=1&cursor=n%2F", &None));
     }
 }

@@ -9,6 +9,7 @@ use crate::node::Node;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A request as it is passed on.
@@ -57,6 +58,12 @@ impl Node {
     #[must_use]
     pub fn is_leading(&self) -> bool {
         self.check_leading().is_ok()
+    }
+
+    /// Who answers what other nodes pass on. The first one stays: nobody else is started on the
+    /// same node.
+    pub fn answer_forwarded_with(&self, answering: Arc<dyn AnswerForwarded>) {
+        let _ = self.inner.answering.set(answering);
     }
 
     /// Passes a request on to the leader and waits for its answer. Dropping the future tells the

@@ -5,6 +5,7 @@ use crate::batcher::Batcher;
 use crate::config::NodeConfig;
 use crate::confirm::Confirmer;
 use crate::fatal::{Fatal, StorageFault};
+use crate::forward::AnswerForwarded;
 use crate::history::History;
 use crate::hub::Hub;
 use crate::hub::cell::{Answer, ReplyTo};
@@ -24,7 +25,7 @@ use leasehold_core::{Command, LeaseId, Limits, Outcome};
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) history: History,
     pub(crate) metrics: Metrics,
     pub(crate) election_max_ms: u64,
+    /// Answers what other nodes pass on.
+    pub(crate) answering: OnceLock<Arc<dyn AnswerForwarded>>,
     raft: crate::Raft,
     leading: watch::Receiver<Option<CommittedLeader>>,
     stop_peers: watch::Sender<bool>,
@@ -191,6 +194,7 @@ impl Node {
             history: opened.history.clone(),
             metrics,
             election_max_ms: config.timing.election_max_ms,
+            answering: OnceLock::new(),
             raft,
             leading,
             stop_peers,
