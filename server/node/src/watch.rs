@@ -10,10 +10,14 @@ use crate::history::Next;
 use crate::node::Node;
 use crate::runtime;
 use leasehold_core::ResourceName;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Changes that are looked at in one go.
 const STEP: usize = 512;
+
+/// How long a node that follows another may be behind what a watcher has seen elsewhere.
+const CATCH_UP_WITHIN: Duration = Duration::from_secs(5);
 
 /// Which changes are followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,10 +72,10 @@ pub enum Watched {
 }
 
 impl Node {
-    /// Begins to follow after the change `from`, or after the newest one.
+    /// Begins to follow after the change `from`, or after the newest one that this node has.
     ///
     /// # Errors
-    /// [`Failure::NoLeader`] if it could not be confirmed what the newest one is.
+    /// [`Failure::NoLeader`] if nobody leads, or this node and it could not be confirmed.
     pub async fn watch(
         &self,
         _call: Call,
@@ -79,13 +83,47 @@ impl Node {
         from: Option<u64>,
     ) -> Result<Watch, Failure> {
         // Before the look at the state, so that no change falls between the two.
-        let news = self.inner.history.follow();
-        self.fresh(false).await?;
+        let mut news = self.inner.history.follow();
+        if self.follows() {
+            self.caught_up(from, &mut news).await?;
+        } else {
+            self.fresh(false).await?;
+        }
         let newest = self.inner.shared.table.read().revision();
         let from = from.unwrap_or(newest);
         // What has not happened yet was seen in another cluster, or in one that was restored.
         let gap = (from > newest).then_some((from, newest));
         Ok(Watch { node: self.clone(), filter, at: from.min(newest), gap, news })
+    }
+
+    /// Whether another node leads, as far as this one knows.
+    fn follows(&self) -> bool {
+        !self.is_leading() && self.leader().is_some_and(|leader| leader != self.inner.id)
+    }
+
+    /// Waits until this node has what a watcher saw elsewhere. What it still has not when the
+    /// time is over is told as a gap, as if it had been seen in another cluster: the watcher
+    /// looks again, which is safe.
+    async fn caught_up(
+        &self,
+        from: Option<u64>,
+        news: &mut watch::Receiver<u64>,
+    ) -> Result<(), Failure> {
+        if self.inner.hub.is_refusing() {
+            return Err(Failure::ShuttingDown);
+        }
+        let until = runtime::now() + CATCH_UP_WITHIN;
+        let arrived = async {
+            loop {
+                news.borrow_and_update();
+                let newest = self.inner.shared.table.read().revision();
+                if from.is_none_or(|from| from <= newest) || news.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = runtime::timeout_at(until, arrived).await;
+        Ok(())
     }
 }
 
