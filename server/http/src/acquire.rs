@@ -2,12 +2,12 @@
 
 use crate::answer::{Answer, Answered};
 use crate::ask::Ask;
+use crate::head::IDEMPOTENCY_KEY;
 use crate::{from_wire, to_wire};
 use leasehold_wire::{self as wire, Invalid};
 
-pub(crate) async fn post(mut ask: Ask) -> Answered {
-    let body = ask.body().await?;
-    let shape = wire::parse(&body)?;
+pub(crate) async fn post(ask: Ask) -> Answered {
+    let shape = wire::parse(&ask.body)?;
     let key = idempotency_key(&ask)?;
     let (asked, wait_ms) = from_wire::acquire(shape, key, &ask.rules())?;
     let waiting = (wait_ms > 0).then(|| ask.app.metrics.waiting());
@@ -20,7 +20,7 @@ pub(crate) async fn post(mut ask: Ask) -> Answered {
 /// The header that is the same thing as `request_id`.
 fn idempotency_key(ask: &Ask) -> Result<Option<&str>, Invalid> {
     const NAME: &str = "Idempotency-Key";
-    let mut values = ask.http.headers().get_all("idempotency-key");
+    let mut values = ask.head.all(IDEMPOTENCY_KEY);
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(Invalid::field(NAME, "stands there more than once", "one value"));

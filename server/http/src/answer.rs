@@ -3,11 +3,12 @@
 use crate::fault::Fault;
 use crate::trace::TraceId;
 use actix_web::HttpResponse;
-use actix_web::body::{BodyStream, BoxBody};
+use actix_web::body::{BodyStream, BoxBody, MessageBody as _};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::stream::{BoxStream, Stream, StreamExt as _};
+use leasehold_node::ForwardedAnswer;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::fmt;
@@ -21,6 +22,7 @@ const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const FENCING_TOKEN: HeaderName = HeaderName::from_static("fencing-token");
 const REVISION: HeaderName = HeaderName::from_static("leasehold-revision");
 const AGE: HeaderName = HeaderName::from_static("leasehold-age-ms");
+const LEADER: HeaderName = HeaderName::from_static("leasehold-leader");
 const TRACE: HeaderName = HeaderName::from_static("leasehold-trace-id");
 
 /// What a handler says when all went well, and what when not.
@@ -41,7 +43,7 @@ pub(crate) struct Answer {
 /// What an answer consists of.
 enum Content {
     Whole(Vec<u8>),
-    Stream(BoxBody),
+    Stream(BoxStream<'static, Result<Bytes, Infallible>>),
 }
 
 impl fmt::Debug for Content {
@@ -65,8 +67,10 @@ impl Answer {
     }
 
     /// Server-sent events.
-    pub(crate) fn events(chunks: impl Stream<Item = Result<Bytes, Infallible>> + 'static) -> Self {
-        Self::new(Content::Stream(BoxBody::new(BodyStream::new(chunks))), EVENTS).unstored()
+    pub(crate) fn events(
+        chunks: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+    ) -> Self {
+        Self::new(Content::Stream(chunks.boxed()), EVENTS).unstored()
     }
 
     fn new(body: Content, content_type: HeaderValue) -> Self {
@@ -109,7 +113,7 @@ impl Answer {
     pub(crate) fn respond(self) -> HttpResponse {
         let body = match self.body {
             Content::Whole(body) => BoxBody::new(Bytes::from(body)),
-            Content::Stream(body) => body,
+            Content::Stream(chunks) => BoxBody::new(BodyStream::new(chunks)),
         };
         let mut response = HttpResponse::with_body(StatusCode::OK, body);
         let headers = response.headers_mut();
@@ -153,6 +157,40 @@ impl Fault {
             headers.insert(header::ALLOW, allow);
         }
         response
+    }
+}
+
+/// Names the node that leads, unless another node has named one already.
+pub(crate) fn name_leader(response: &mut HttpResponse, leader: u64) {
+    let headers = response.headers_mut();
+    if !headers.contains_key(LEADER) {
+        headers.insert(LEADER, HeaderValue::from(leader));
+    }
+}
+
+/// The answer of another node, as it came.
+pub(crate) fn passed_back(answer: ForwardedAnswer) -> HttpResponse {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = HttpResponse::with_body(status, BoxBody::new(answer.body));
+    for (name, value) in &answer.headers {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response
+}
+
+/// An answer on its way to another node. Streams do not take it: their body would be empty.
+pub(crate) fn whole(response: HttpResponse) -> ForwardedAnswer {
+    let (head, body) = response.into_parts();
+    let headers = head.headers().iter();
+    ForwardedAnswer {
+        status: head.status().as_u16(),
+        headers: headers
+            .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()))
+            .collect(),
+        body: body.try_into_bytes().unwrap_or_default(),
     }
 }
 

@@ -1,18 +1,22 @@
 //! What all handlers share.
 
 use crate::caller::Caller;
+use crate::forward::Onward;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use leasehold_node::Node;
 use leasehold_wire::Setting;
 use prometheus::Registry;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
 
 /// One a server, shared by its workers.
 pub(crate) struct App {
     pub(crate) node: Node,
+    /// The way to the other nodes.
+    pub(crate) onward: Arc<dyn Onward>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Metrics,
     pub(crate) registry: Registry,
@@ -32,9 +36,9 @@ impl App {
         metrics: Metrics,
         shown: Vec<Setting<'static>>,
     ) -> Self {
-        let anonymous = Caller::anonymous();
+        let (anonymous, onward) = (Caller::anonymous(), Arc::new(node.clone()));
         let (stopping, started) = (watch::Sender::new(false), Instant::now());
-        Self { node, settings, metrics, registry, anonymous, shown, started, stopping }
+        Self { node, onward, settings, metrics, registry, anonymous, shown, started, stopping }
     }
 
     pub(crate) fn stopping(&self) -> bool {

@@ -1,29 +1,23 @@
 //! One request on its way through a handler.
 
 use crate::app::App;
-use crate::body;
 use crate::caller::Caller;
-use crate::fault::Fault;
 use crate::from_wire::Rules;
-use crate::link::Link;
+use crate::head::Head;
 use crate::query::Query;
-use crate::routes::{Body, Route};
-use actix_web::HttpRequest;
-use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 use leasehold_node::{Call, Node};
 use leasehold_wire::Invalid;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a handler is given.
 pub(crate) struct Ask {
     pub(crate) app: Arc<App>,
-    pub(crate) http: HttpRequest,
-    pub(crate) payload: Payload,
-    pub(crate) route: &'static Route,
+    pub(crate) head: Head,
+    /// The whole body; empty where the route reads none.
+    pub(crate) body: Bytes,
     pub(crate) caller: Caller,
     pub(crate) call: Call,
 }
@@ -33,24 +27,6 @@ impl Ask {
         &self.app.node
     }
 
-    /// The whole body, within the route's limits of size and time.
-    pub(crate) async fn body(&mut self) -> Result<Bytes, Fault> {
-        let settings = &self.app.settings;
-        let size_max = match self.route.body {
-            Body::None => 0,
-            Body::Single => settings.body_max,
-            Body::Bulk => settings.bulk_body_max,
-        };
-        if let Err(fault) = body::check_type(self.http.headers()) {
-            body::discard(&mut self.payload, self.http.headers(), size_max).await;
-            return Err(fault);
-        }
-        let timeout = settings.body_timeout;
-        let body = body::read(self.http.headers(), &mut self.payload, size_max, timeout).await?;
-        serving(&self.http, body.len());
-        Ok(body)
-    }
-
     /// What this request's values are checked against.
     pub(crate) fn rules(&self) -> Rules<'_> {
         Rules { caller: &self.caller, limits: self.node().limits(), ids: self.node() }
@@ -58,19 +34,12 @@ impl Ask {
 
     /// The query, in which only `known` parameters may stand.
     pub(crate) fn query(&self, known: &'static [&'static str]) -> Result<Query, Invalid> {
-        Query::parse(self.http.query_string(), known)
+        Query::parse(self.head.query_string(), known)
     }
 
-    /// A part of the path.
-    pub(crate) fn segment(&self, name: &str) -> &str {
-        self.http.match_info().get(name).unwrap_or_default()
-    }
-}
-
-/// Tells the connection that the request is there as a whole.
-pub(crate) fn serving(http: &HttpRequest, body: usize) {
-    if let Some(link) = http.conn_data::<Rc<Link>>() {
-        link.serving(body);
+    /// What stands in the place of `{id}` in the path.
+    pub(crate) fn id(&self) -> &str {
+        self.head.id.as_deref().unwrap_or_default()
     }
 }
 

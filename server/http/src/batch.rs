@@ -6,9 +6,8 @@ use crate::{failure, from_wire, to_wire};
 use leasehold_node::{Failure, Operated};
 use leasehold_wire::{self as wire, BatchResult};
 
-pub(crate) async fn post(mut ask: Ask) -> Answered {
-    let body = ask.body().await?;
-    let shape: wire::Batch<'_> = wire::parse(&body)?;
+pub(crate) async fn post(ask: Ask) -> Answered {
+    let shape: wire::Batch<'_> = wire::parse(&ask.body)?;
     let operations = from_wire::batch(shape, &ask.rules())?;
     let operated = ask.node().batch(ask.call, operations).await?;
     let results = operated.value.iter().map(result).collect();

@@ -35,6 +35,22 @@ pub(crate) enum Permission {
 }
 
 impl Role {
+    const WORDS: [(Self, &'static str); 4] = [
+        (Self::Viewer, "viewer"),
+        (Self::Client, "client"),
+        (Self::Operator, "operator"),
+        (Self::Admin, "admin"),
+    ];
+
+    /// The role as one word, as nodes tell it to each other.
+    pub(crate) fn as_str(self) -> &'static str {
+        Self::WORDS[self as usize].1
+    }
+
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(_, known)| *known == word).map(|(role, _)| *role)
+    }
+
     pub(crate) fn may(self, permission: Permission) -> bool {
         match permission {
             Permission::None => true,
@@ -99,6 +115,8 @@ mod tests {
                 may,
                 "{role:?}"
             );
+            assert_eq!(Role::parse(role.as_str()), Some(role));
         }
+        assert!(Role::parse("Admin").is_none());
     }
 }

@@ -1,20 +1,25 @@
 //! What every request goes through, whichever its route.
 
-use crate::answer::Answered;
+use crate::answer::{self, Answer};
 use crate::app::App;
 use crate::ask::{self, Ask};
 use crate::caller::Caller;
 use crate::fault::Fault;
+use crate::head::{Head, TRACE_PARENT};
 use crate::link::Link;
 use crate::metrics::{Metrics, RouteMetrics, UNKNOWN_ROUTE};
 use crate::routes::{Body, Class, Route};
 use crate::trace::TraceId;
-use crate::{accept, body, browser};
+use crate::{accept, body, browser, forward};
 use actix_web::dev::Payload;
+use actix_web::http::header::HeaderValue;
 use actix_web::http::{Method, header};
 use actix_web::{HttpRequest, HttpResponse};
+use bytes::Bytes;
 use futures_util::FutureExt as _;
-use leasehold_node::Call;
+use leasehold_node::{Call, ForwardedAnswer};
+use leasehold_wire::Code;
+use serde::Deserialize;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
@@ -46,6 +51,10 @@ impl Place {
         found.ok_or_else(|| self.no_such_method())
     }
 
+    pub(crate) fn row(&self, method: &Method) -> Result<&'static Route, Fault> {
+        self.route(method).map(|index| &self.routes[index])
+    }
+
     fn no_such_method(&self) -> Fault {
         if self.routes.is_empty() {
             return Fault::not_found();
@@ -56,6 +65,12 @@ impl Place {
         }
         Fault::method_not_allowed(allow.join(", "))
     }
+}
+
+/// Who answered a request, and what.
+enum Told {
+    Own(Answer),
+    Passed { leader: u64, answer: ForwardedAnswer },
 }
 
 /// Answers one request.
@@ -75,37 +90,94 @@ pub(crate) async fn dispatch(
         link.entered(http.headers().contains_key(header::TRANSFER_ENCODING));
     }
     let watch = place.metrics[index].watch(received);
-    let answered = match route {
-        Ok(index) => serve(&app, &place.routes[index], http.clone(), payload, received).await,
+    let told = match route {
+        Ok(index) => serve(&app, &place.routes[index], &http, payload, received).await,
         Err(fault) => refuse(&app, fault, &http, payload).await,
     };
     if let Some(link) = link {
         link.answered();
     }
-    watch.end(answered.as_ref().err().map(|fault| fault.problem.code));
-    match answered {
-        Ok(answer) => answer.respond(),
-        Err(fault) => respond(fault, &http),
+    watch.end(code(&told));
+    match told {
+        Ok(Told::Own(answer)) => answer.respond(),
+        Ok(Told::Passed { leader, answer }) => {
+            let mut response = answer::passed_back(answer);
+            answer::name_leader(&mut response, leader);
+            response
+        }
+        Err(fault) => refused(&app, fault, &Asked::of(&http)),
+    }
+}
+
+/// The code of the problem that the answer is, if it is one.
+fn code(told: &Result<Told, Fault>) -> Option<Code> {
+    #[derive(Deserialize)]
+    struct Coded {
+        code: Code,
+    }
+    match told {
+        Ok(Told::Passed { answer, .. }) if answer.status >= 400 => {
+            // The leader may be of a later version, with codes that are not known here.
+            let coded = serde_json::from_slice::<Coded>(&answer.body);
+            Some(coded.map_or(Code::Internal, |coded| coded.code))
+        }
+        Ok(_) => None,
+        Err(fault) => Some(fault.problem.code),
     }
 }
 
 async fn serve(
     app: &Arc<App>,
     route: &'static Route,
-    http: HttpRequest,
-    payload: Payload,
+    http: &HttpRequest,
+    mut payload: Payload,
     received: Instant,
-) -> Answered {
-    let (caller, call) = match enter(app, route, &http, received) {
+) -> Result<Told, Fault> {
+    let (caller, call) = match enter(app, route, http, received) {
         Ok(entered) => entered,
-        Err(fault) => return refuse(app, fault, &http, payload).await,
+        Err(fault) => return refuse(app, fault, http, payload).await,
     };
-    if route.body == Body::None {
-        ask::serving(&http, 0);
+    let body = whole_body(app, route, http, &mut payload).await?;
+    if let Some(link) = http.conn_data::<Rc<Link>>() {
+        link.serving(body.len());
     }
-    let ask = Ask { app: Arc::clone(app), http, payload, route, caller, call };
+    let ask = Ask { app: Arc::clone(app), head: Head::of(http), body, caller, call };
+    match forward::elsewhere(app, route, &ask.head) {
+        Some(leader) => {
+            let answer = guarded(app, forward::pass_on(route, ask)).await?;
+            Ok(Told::Passed { leader, answer })
+        }
+        None => guarded(app, (route.handler)(ask)).await.map(Told::Own),
+    }
+}
+
+/// The whole body, within the route's limits of size and time.
+async fn whole_body(
+    app: &App,
+    route: &Route,
+    http: &HttpRequest,
+    payload: &mut Payload,
+) -> Result<Bytes, Fault> {
+    let (settings, headers) = (&app.settings, http.headers());
+    let size_max = match route.body {
+        Body::None => return Ok(Bytes::new()),
+        Body::Single => settings.body_max,
+        Body::Bulk => settings.bulk_body_max,
+    };
+    if let Err(fault) = body::check_type(headers) {
+        body::discard(payload, headers, size_max).await;
+        return Err(fault);
+    }
+    body::read(headers, payload, size_max, settings.body_timeout).await
+}
+
+/// Runs a handler. A panic costs one answer.
+pub(crate) async fn guarded<T>(
+    app: &App,
+    handler: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
     // A handler is a future of its own, so nothing outside it can be left half changed.
-    match AssertUnwindSafe((route.handler)(ask)).catch_unwind().await {
+    match AssertUnwindSafe(handler).catch_unwind().await {
         Ok(answered) => answered,
         Err(panic) => {
             app.metrics.panics.inc();
@@ -132,6 +204,12 @@ fn enter(
         accept::check(headers, route.gives())?;
     }
     let caller = Caller { source: http.peer_addr(), ..app.anonymous.clone() };
+    admit(app, route, &caller)?;
+    Ok((caller, ask::call(headers, received)?))
+}
+
+/// Whether a caller may ask this now, whichever node it reached.
+pub(crate) fn admit(app: &App, route: &Route, caller: &Caller) -> Result<(), Fault> {
     if !caller.role.may(route.permission) {
         return Err(Fault::forbidden());
     }
@@ -139,7 +217,7 @@ fn enter(
     if route.class == Class::Acquire && app.stopping() {
         return Err(Fault::shutting_down());
     }
-    Ok((caller, ask::call(headers, received)?))
+    Ok(())
 }
 
 fn head_size(http: &HttpRequest) -> usize {
@@ -147,24 +225,50 @@ fn head_size(http: &HttpRequest) -> usize {
     http.path().len() + http.query_string().len() + fields.sum::<usize>()
 }
 
-async fn refuse(app: &App, fault: Fault, http: &HttpRequest, mut payload: Payload) -> Answered {
+async fn refuse<T>(
+    app: &App,
+    fault: Fault,
+    http: &HttpRequest,
+    mut payload: Payload,
+) -> Result<T, Fault> {
     body::discard(&mut payload, http.headers(), app.settings.body_max).await;
     Err(fault)
 }
 
-fn respond(mut fault: Fault, http: &HttpRequest) -> HttpResponse {
-    let trace = TraceId::of(http.headers());
+/// What the log says of a request.
+pub(crate) struct Asked<'a> {
+    pub(crate) trace: TraceId,
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    fn of(http: &'a HttpRequest) -> Self {
+        let parent = http.headers().get(TRACE_PARENT).map(HeaderValue::as_bytes);
+        Self { trace: TraceId::of(parent), method: http.method().as_str(), path: http.path() }
+    }
+}
+
+/// The answer to a request that has none.
+pub(crate) fn refused(app: &App, mut fault: Fault, asked: &Asked<'_>) -> HttpResponse {
+    let Asked { trace, method, path } = *asked;
     if let Some(cause) = fault.internal.take() {
-        tracing::error!(%trace, method = %http.method(), path = http.path(), cause, "request failed");
+        tracing::error!(%trace, method, path, cause, "request failed");
     }
     let (status, code) = (fault.problem.status, fault.problem.code);
     // A target of its own: a refusal is everyday work, and a log of all of them is for whoever
     // looks for one trace.
     tracing::info!(
         target: "leasehold_http::refused",
-        %trace, method = %http.method(), path = http.path(), status, ?code, "request refused"
+        %trace, method, path, status, ?code, "request refused"
     );
-    fault.respond(trace)
+    let mut response = fault.respond(trace);
+    if matches!(code, Code::NoLeader | Code::OutcomeUnknown)
+        && let Some(leader) = app.onward.leader()
+    {
+        answer::name_leader(&mut response, leader);
+    }
+    response
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

@@ -4,9 +4,10 @@ use crate::answer::{Answer, Answered};
 use crate::ask::Ask;
 use crate::fault::Fault;
 use crate::from_wire;
+use crate::head::Head;
 use crate::locks::{LIMIT, LIMIT_DEFAULT, not_ours};
 use crate::query::Query;
-use actix_web::http::header::{self, HeaderMap};
+use actix_web::http::header;
 use leasehold_core::Revision;
 use leasehold_core::command::Expected;
 use leasehold_core::limits::{DomainLimits, DomainSettings};
@@ -46,9 +47,8 @@ async fn list(ask: Ask, query: &Query, limit: usize) -> Answered {
 }
 
 /// `PUT /v1/domains?domain=`
-pub(crate) async fn put(mut ask: Ask) -> Answered {
-    let body = ask.body().await?;
-    let wanted: wire::SetDomain = wire::parse(&body)?;
+pub(crate) async fn put(ask: Ask) -> Answered {
+    let wanted: wire::SetDomain = wire::parse(&ask.body)?;
     let limits = from_wire::domain_limits(&wanted)?;
     let (domain, version, revision) = change(&ask, Some(limits)).await?;
     let version =
@@ -75,7 +75,7 @@ async fn change(
     let reason = from_wire::reason_or_none(query.text("reason"))?;
     let operator = ask.caller.operator(reason);
     let current = ask.node().domain(ask.call, &domain).await?.value;
-    let expected = expected(ask.http.headers(), current.map(|settings| settings.version))?;
+    let expected = expected(&ask.head, current.map(|settings| settings.version))?;
     if limits.is_none() && current.is_none() {
         return Err(none_set(&domain).into());
     }
@@ -86,8 +86,8 @@ async fn change(
 
 /// Two operators who change the same thing must not undo each other unseen, so every change names
 /// what its author saw.
-fn expected(headers: &HeaderMap, current: Option<Revision>) -> Result<Expected, Fault> {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default().trim());
+fn expected(head: &Head, current: Option<Revision>) -> Result<Expected, Fault> {
+    let text = |name| head.header(name).map(|value| value.to_str().unwrap_or_default().trim());
     let shown = current.map_or_else(|| "none".to_owned(), |version| version.0.to_string());
     match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {
         (Some("*"), None) => match current {

@@ -235,6 +235,11 @@ fn outcome_unknown(request_id: Option<&leasehold_core::RequestId>) -> Problem<'s
     }
 }
 
+/// For a request that only looks, and may have been looked at without its answer coming back.
+pub(crate) fn leader_silent() -> Problem<'static> {
+    soon(Code::NoLeader, "the node that leads did not answer; nothing was changed")
+}
+
 fn soon(code: Code, detail: &'static str) -> Problem<'static> {
     retry(SOON_MS, Problem::new(503, code, detail))
 }

@@ -35,7 +35,7 @@ fn grant() -> Arc<Grant> {
 }
 
 fn holder() -> Holder {
-    Holder { grant: grant(), expires_in_ms: 9 }
+    Holder { grant: grant(), expires_in_ms: Some(9) }
 }
 
 /// All that a problem says beyond its status and code, as JSON without what is always there.

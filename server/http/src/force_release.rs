@@ -5,9 +5,8 @@ use crate::ask::Ask;
 use crate::from_wire;
 use leasehold_wire as wire;
 
-pub(crate) async fn post(mut ask: Ask) -> Answered {
-    let body = ask.body().await?;
-    let shape: wire::ForceRelease<'_> = wire::parse(&body)?;
+pub(crate) async fn post(ask: Ask) -> Answered {
+    let shape: wire::ForceRelease<'_> = wire::parse(&ask.body)?;
     let (resource, token, when) = from_wire::force_release(&shape)?;
     let operator = ask.caller.operator(from_wire::reason(&shape.reason)?);
     let done = ask.node().force_release(ask.call, operator, resource, token, when).await?;

@@ -11,9 +11,8 @@ use leasehold_node::{Failure, LeasesFilter, Opened, Renewed};
 use leasehold_wire::{self as wire, KeptAlive};
 
 /// `POST /v1/leases`
-pub(crate) async fn open(mut ask: Ask) -> Answered {
-    let body = ask.body().await?;
-    let shape: wire::OpenLease<'_> = wire::parse(&body)?;
+pub(crate) async fn open(ask: Ask) -> Answered {
+    let shape: wire::OpenLease<'_> = wire::parse(&ask.body)?;
     let asked = from_wire::open_lease(shape, &ask.rules())?;
     let (lease, client) = (asked.lease, asked.owner.client.clone());
     let opened = ask.node().open_lease(ask.call, asked).await?;
@@ -29,11 +28,10 @@ pub(crate) async fn open(mut ask: Ask) -> Answered {
 }
 
 /// `POST /v1/leases/{id}/keep-alive`
-pub(crate) async fn keep_alive(mut ask: Ask) -> Answered {
-    let body = ask.body().await?;
+pub(crate) async fn keep_alive(ask: Ask) -> Answered {
     let shape: wire::KeepAlive<'_> =
-        if body.is_empty() { wire::KeepAlive::default() } else { wire::parse(&body)? };
-    let lease = from_wire::lease_id(ask.segment("id"))?;
+        if ask.body.is_empty() { wire::KeepAlive::default() } else { wire::parse(&ask.body)? };
+    let lease = from_wire::lease_id(ask.id())?;
     let caller = from_wire::acting_for(shape.client_id.as_deref(), &ask.caller)?;
     let mut results = ask.node().keep_alive(ask.call, caller, vec![lease]).await?;
     let renewed = results.pop().unwrap_or(Err(Failure::NotReady))?;
@@ -42,9 +40,8 @@ pub(crate) async fn keep_alive(mut ask: Ask) -> Answered {
 }
 
 /// `POST /v1/leases/keep-alive`
-pub(crate) async fn keep_alive_many(mut ask: Ask) -> Answered {
-    let body = ask.body().await?;
-    let shape: wire::KeepAliveMany<'_> = wire::parse(&body)?;
+pub(crate) async fn keep_alive_many(ask: Ask) -> Answered {
+    let shape: wire::KeepAliveMany<'_> = wire::parse(&ask.body)?;
     let (caller, leases) = from_wire::keep_alive_many(&shape, &ask.caller)?;
     let before = ask.node().revision();
     let renewed = ask.node().keep_alive(ask.call, caller, leases.clone()).await?;
@@ -79,7 +76,7 @@ fn kept(lease: LeaseId, renewed: &Result<Renewed, Failure>) -> KeptAlive<'static
 /// `GET /v1/leases/{id}`
 pub(crate) async fn get(ask: Ask) -> Answered {
     ask.query(&[])?;
-    let lease = from_wire::lease_id(ask.segment("id"))?;
+    let lease = from_wire::lease_id(ask.id())?;
     let status = ask.node().lease(ask.call, lease).await?;
     Ok(Answer::json(&to_wire::lease(&status.value)).at(status.revision).unstored())
 }
@@ -107,7 +104,7 @@ pub(crate) const END_PARAMETERS: &[&str] = &["client_id", "reason"];
 /// `DELETE /v1/leases/{id}`: by its owner, or with a reason by an operator.
 pub(crate) async fn end(ask: Ask) -> Answered {
     let query = ask.query(END_PARAMETERS)?;
-    let lease = from_wire::lease_id(ask.segment("id"))?;
+    let lease = from_wire::lease_id(ask.id())?;
     if let Some(reason) = query.text("reason") {
         return revoke(&ask, lease, reason).await;
     }

@@ -7,11 +7,12 @@
 //! | [`server`], `listen`, `rim`, `link` | listeners, socket options, connections, stop |
 //! | `routes` | the one table: route, permission, class, handler |
 //! | `dispatch` | what every request goes through: who, how, may they; panic guard; counting |
+//! | `forward`, `forwarded` | what only the leader answers: the way to it, and the other end |
 //! | `acquire`, `renew`, `release`, `cancel_wait`, `batch`, `leases`, `locks`, `clients`, `why`, `fence`, `health` | one verb, one story |
 //! | `watch`, `grants`, `audit` | what happens, and how it was |
 //! | `force_release`, `domains` | what operators do |
 //! | `about`, `attention` | the service about itself |
-//! | `ask`, `body`, `query`, `caller`, `browser`, `accept`, `trace` | the parts of a request |
+//! | `ask`, `head`, `body`, `query`, `caller`, `browser`, `accept`, `trace` | the parts of a request |
 //! | `from_wire` | shapes to meaning, every value checked once |
 //! | `to_wire`, `answer` | meaning to shapes |
 //! | `failure`, `fault` | every failure to its status and code, in one `match` |
@@ -22,6 +23,7 @@
 //!
 //! - The clock of a request is read after its first byte came, and never from what it says: a
 //!   client that counts from its sending stops before the service does.
+//! - A request takes one hop at most, and is sent once: repeating it is for its client.
 //! - A request whose client is gone is dropped, and with it whatever it waits for.
 //! - Every error has the one shape. The only exceptions are written at `rim`.
 //! - Health and metrics wait for nothing but a worker thread.
@@ -46,8 +48,11 @@ mod failure;
 mod fault;
 mod fence;
 mod force_release;
+mod forward;
+mod forwarded;
 mod from_wire;
 mod grants;
+mod head;
 mod health;
 mod leases;
 mod link;
@@ -62,6 +67,8 @@ mod rim;
 mod routes;
 pub mod server;
 mod settings;
+#[cfg(test)]
+mod testing;
 mod to_wire;
 mod trace;
 mod watch;

@@ -64,8 +64,7 @@ impl Ask {
     /// What the leader itself has applied is the present; how far behind another node is, only
     /// the leader could say.
     pub(crate) fn read(&self, answer: Answer, revision: u64, stale: bool) -> Answer {
-        let leads = self.node().leader() == Some(self.node().id());
-        let age_ms = (stale && leads).then_some(0);
+        let age_ms = (stale && self.app.onward.leads()).then_some(0);
         let answer = if stale { answer.aged(age_ms) } else { answer.at(revision) };
         answer.unstored()
     }

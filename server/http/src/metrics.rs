@@ -33,6 +33,14 @@ const PANICS: Named = Named {
     help: "Handlers that panicked: each is a fault of the service.",
 };
 
+const FORWARDED: Named = Named {
+    name: "leasehold_http_forwarded_total",
+    help: "Requests that this node passed on to the leader, by outcome: answered, not_sent, no_answer if it is not known what became of it, or hung_up if the client left first.",
+};
+const FORWARDED_IN: Named = Named {
+    name: "leasehold_http_forwarded_in_total",
+    help: "Requests that other nodes passed on to this one. Their outcomes are counted where their clients are.",
+};
 const STREAMS: Named =
     Named { name: "leasehold_watch_streams", help: "Open streams of watchers on this node." };
 const EVENTS: Named =
@@ -43,13 +51,26 @@ const GAPS: Named = Named {
 };
 
 /// Every metric of this crate.
-pub const CATALOGUE: &[Named] =
-    &[REQUESTS, SECONDS, WAITING, CONNECTIONS, PANICS, STREAMS, EVENTS, GAPS];
+pub const CATALOGUE: &[Named] = &[
+    REQUESTS,
+    SECONDS,
+    WAITING,
+    CONNECTIONS,
+    PANICS,
+    FORWARDED,
+    FORWARDED_IN,
+    STREAMS,
+    EVENTS,
+    GAPS,
+];
 
 /// The label of requests that no route takes.
 pub const UNKNOWN_ROUTE: &str = "unknown";
 /// The label of requests whose head could not be read.
 pub const UNREADABLE: &str = "unreadable";
+
+/// What can become of a request on its way to the leader.
+const PASSED: [&str; 4] = ["answered", "not_sent", "no_answer", "hung_up"];
 
 /// A hundredth of the fsync of a fast disk, up to the longest wait.
 const BUCKETS: &[f64] = &[
@@ -68,6 +89,8 @@ pub(crate) struct Metrics {
     waiting: IntGauge,
     connections: IntGauge,
     pub(crate) panics: IntCounter,
+    forwarded: IntCounterVec,
+    pub(crate) forwarded_in: IntCounter,
     streams: IntGauge,
     pub(crate) events: IntCounter,
     pub(crate) gaps: IntCounter,
@@ -85,6 +108,8 @@ impl Metrics {
             waiting: IntGauge::with_opts(opts(WAITING))?,
             connections: IntGauge::with_opts(opts(CONNECTIONS))?,
             panics: IntCounter::with_opts(opts(PANICS))?,
+            forwarded: IntCounterVec::new(opts(FORWARDED), &["outcome"])?,
+            forwarded_in: IntCounter::with_opts(opts(FORWARDED_IN))?,
             streams: IntGauge::with_opts(opts(STREAMS))?,
             events: IntCounter::with_opts(opts(EVENTS))?,
             gaps: IntCounter::with_opts(opts(GAPS))?,
@@ -94,6 +119,11 @@ impl Metrics {
         registry.register(Box::new(metrics.waiting.clone()))?;
         registry.register(Box::new(metrics.connections.clone()))?;
         registry.register(Box::new(metrics.panics.clone()))?;
+        for outcome in PASSED {
+            metrics.forwarded.with_label_values(&[outcome]);
+        }
+        registry.register(Box::new(metrics.forwarded.clone()))?;
+        registry.register(Box::new(metrics.forwarded_in.clone()))?;
         registry.register(Box::new(metrics.streams.clone()))?;
         registry.register(Box::new(metrics.events.clone()))?;
         registry.register(Box::new(metrics.gaps.clone()))?;
@@ -114,6 +144,11 @@ impl Metrics {
     /// Counts a waiting request until the guard is dropped, however that comes about.
     pub(crate) fn waiting(&self) -> Raised {
         Raised::new(&self.waiting)
+    }
+
+    /// Counts a request on its way to the leader, once it has ended.
+    pub(crate) fn passing_on(&self) -> Passing {
+        Passing { counters: self.forwarded.clone(), outcome: "hung_up" }
     }
 
     /// Counts a watcher's stream until the guard is dropped.
@@ -210,6 +245,27 @@ impl Drop for Watch<'_> {
         if !self.ended {
             self.metrics.hung_up.inc();
         }
+    }
+}
+
+/// One request on its way to the leader. Dropped without an end, its client has left.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    counters: IntCounterVec,
+    outcome: &'static str,
+}
+
+impl Passing {
+    /// What became of it: one of [`PASSED`].
+    pub(crate) fn ended(&mut self, outcome: &'static str) {
+        debug_assert!(PASSED.contains(&outcome), "{outcome}");
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.counters.with_label_values(&[self.outcome]).inc();
     }
 }
 

@@ -89,6 +89,13 @@ impl Query {
     }
 }
 
+/// Whether a query says so, whatever else is in it.
+pub(crate) fn says_stale(text: &str) -> bool {
+    let is = |raw: &str, word: &str| raw == word || decode(raw).as_deref() == Some(word);
+    let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.into_iter().any(|(name, value)| is(name, "consistency") && is(value, "stale"))
+}
+
 fn known_name(raw: &str, known: &'static [&'static str]) -> Result<&'static str, Invalid> {
     let name = decode(raw);
     let found = known.iter().find(|known| name.as_deref() == Some(**known));
@@ -163,6 +170,18 @@ mod tests {
             parse("").expect("empty").required("resource").expect_err("missing").field.as_deref(),
             Some("resource")
         );
+    }
+
+    #[test]
+    fn a_stale_answer_is_asked_for_in_any_encoding() {
+        for text in ["consistency=stale", "a=1&consistency=stale&b", "%63onsistency=%73tale"] {
+            assert!(says_stale(text), "{text}");
+        }
+        for text in
+            ["", "consistency", "consistency=linearizable", "x=consistency=stale", "%=stale"]
+        {
+            assert!(!says_stale(text), "{text}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{about, audit, clients, domains, force_release, grants, openapi, watc
 use crate::{acquire, batch, cancel_wait, fence, health, leases, locks, release, renew};
 use actix_web::http::Method;
 use actix_web::web::{self, ServiceConfig};
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
 /// In which order requests are kept when there are too many, and what a stopping node still takes.
@@ -40,8 +40,19 @@ pub(crate) enum Body {
     Bulk,
 }
 
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// The node that was asked, about itself or from what it has.
+    Here,
+    /// The node that leads.
+    Leader,
+    /// The node that was asked if the query says `consistency=stale`, else the one that leads.
+    Either,
+}
+
 /// A handler, ready to be called.
-pub(crate) type Handler = fn(Ask) -> LocalBoxFuture<'static, Answered>;
+pub(crate) type Handler = fn(Ask) -> BoxFuture<'static, Answered>;
 
 /// One row of the table.
 #[derive(Debug)]
@@ -53,6 +64,7 @@ pub(crate) struct Route {
     pub(crate) permission: Permission,
     pub(crate) class: Class,
     pub(crate) body: Body,
+    pub(crate) answers: Answers,
     pub(crate) handler: Handler,
 }
 
@@ -63,7 +75,7 @@ impl Route {
 }
 
 macro_rules! table {
-    ($($method:ident $path:literal $name:literal $permission:ident $class:ident $body:ident => $handler:path;)+) => {
+    ($($method:ident $path:literal $name:literal $permission:ident $class:ident $body:ident $answers:ident => $handler:path;)+) => {
         &[$(Route {
             method: Method::$method,
             path: $path,
@@ -71,6 +83,7 @@ macro_rules! table {
             permission: Permission::$permission,
             class: Class::$class,
             body: Body::$body,
+            answers: Answers::$answers,
             handler: |ask| Box::pin($handler(ask)),
         },)+]
     };
@@ -78,40 +91,40 @@ macro_rules! table {
 
 /// Rows of the same path stand together. The router looks from the top, so the verbs come first.
 pub(crate) static TABLE: &[Route] = table! {
-    POST   "/v1/acquire-lock"           "acquire-lock"    Lock    Acquire Single => acquire::post;
-    POST   "/v1/release-lock"           "release-lock"    Lock    Release Single => release::post;
-    POST   "/v1/renew-lock"             "renew-lock"      Lock    Renew   Single => renew::post;
-    POST   "/acquire-lock"              "acquire-lock"    Lock    Acquire Single => acquire::post;
-    POST   "/release-lock"              "release-lock"    Lock    Release Single => release::post;
-    POST   "/renew-lock"                "renew-lock"      Lock    Renew   Single => renew::post;
-    POST   "/v1/leases/keep-alive"      "keep-alive-many" Lock    Renew   Bulk   => leases::keep_alive_many;
-    POST   "/v1/fence/check"            "fence-check"     Read    Read    Single => fence::check;
-    POST   "/v1/batch"                  "batch"           Lock    Acquire Bulk   => batch::post;
-    POST   "/v1/cancel-wait"            "cancel-wait"     Lock    Release Single => cancel_wait::post;
-    GET    "/v1/lock"                   "lock"            Read    Read    None   => locks::one;
-    GET    "/v1/lock/why"               "why"             Read    Read    None   => why::get;
-    GET    "/v1/locks"                  "locks"           Read    Read    None   => locks::list;
-    GET    "/v1/watch"                  "watch"           Read    Read    None   => watch::get;
-    GET    "/v1/grants"                 "grants"          Read    Read    None   => grants::list;
-    POST   "/v1/lock/force-release"     "force-release"   Operate Release Single => force_release::post;
-    POST   "/v1/leases"                 "open-lease"      Lock    Acquire Single => leases::open;
-    GET    "/v1/leases"                 "leases"          Operate Read    None   => leases::list;
-    GET    "/v1/openapi.json"           "openapi"         None    Read    None   => openapi::get;
-    GET    "/v1/domains"                "domains"         Read    Read    None   => domains::get;
-    PUT    "/v1/domains"                "set-domain"      Administer Acquire Single => domains::put;
-    DELETE "/v1/domains"                "reset-domain"    Administer Acquire None => domains::delete;
-    GET    "/v1/audit"                  "audit"           Operate Read    None   => audit::list;
-    GET    "/v1/stats"                  "stats"           Read    Read    None   => about::stats;
-    GET    "/v1/attention"              "attention"       Read    Read    None   => about::attention;
-    GET    "/v1/config"                 "config"          Operate Read    None   => about::config;
-    GET    "/v1/clients"                "clients"         Operate Read    None   => clients::list;
-    GET    "/livez"                     "livez"           None    Ops     None   => health::live;
-    GET    "/readyz"                    "readyz"          None    Ops     None   => health::ready_to_serve;
-    GET    "/healthz"                   "healthz"         None    Ops     None   => health::live;
-    GET    "/metrics"                   "metrics"         None    Ops     None   => health::metrics;
-    POST   "/v1/leases/{id}/keep-alive" "keep-alive"      Lock    Renew   Single => leases::keep_alive;
-    GET    "/v1/leases/{id}"            "lease"           Lock    Read    None   => leases::get;
-    DELETE "/v1/leases/{id}"            "end-lease"       Lock    Release None   => leases::end;
+    POST   "/v1/acquire-lock"           "acquire-lock"    Lock    Acquire Single Leader => acquire::post;
+    POST   "/v1/release-lock"           "release-lock"    Lock    Release Single Leader => release::post;
+    POST   "/v1/renew-lock"             "renew-lock"      Lock    Renew   Single Leader => renew::post;
+    POST   "/acquire-lock"              "acquire-lock"    Lock    Acquire Single Leader => acquire::post;
+    POST   "/release-lock"              "release-lock"    Lock    Release Single Leader => release::post;
+    POST   "/renew-lock"                "renew-lock"      Lock    Renew   Single Leader => renew::post;
+    POST   "/v1/leases/keep-alive"      "keep-alive-many" Lock    Renew   Bulk   Leader => leases::keep_alive_many;
+    POST   "/v1/fence/check"            "fence-check"     Read    Read    Single Leader => fence::check;
+    POST   "/v1/batch"                  "batch"           Lock    Acquire Bulk   Leader => batch::post;
+    POST   "/v1/cancel-wait"            "cancel-wait"     Lock    Release Single Leader => cancel_wait::post;
+    GET    "/v1/lock"                   "lock"            Read    Read    None   Either => locks::one;
+    GET    "/v1/lock/why"               "why"             Read    Read    None   Leader => why::get;
+    GET    "/v1/locks"                  "locks"           Read    Read    None   Either => locks::list;
+    GET    "/v1/watch"                  "watch"           Read    Read    None   Here   => watch::get;
+    GET    "/v1/grants"                 "grants"          Read    Read    None   Leader => grants::list;
+    POST   "/v1/lock/force-release"     "force-release"   Operate Release Single Leader => force_release::post;
+    POST   "/v1/leases"                 "open-lease"      Lock    Acquire Single Leader => leases::open;
+    GET    "/v1/leases"                 "leases"          Operate Read    None   Either => leases::list;
+    GET    "/v1/openapi.json"           "openapi"         None    Read    None   Here   => openapi::get;
+    GET    "/v1/domains"                "domains"         Read    Read    None   Leader => domains::get;
+    PUT    "/v1/domains"                "set-domain"      Administer Acquire Single Leader => domains::put;
+    DELETE "/v1/domains"                "reset-domain"    Administer Acquire None Leader => domains::delete;
+    GET    "/v1/audit"                  "audit"           Operate Read    None   Leader => audit::list;
+    GET    "/v1/stats"                  "stats"           Read    Read    None   Here   => about::stats;
+    GET    "/v1/attention"              "attention"       Read    Read    None   Here   => about::attention;
+    GET    "/v1/config"                 "config"          Operate Read    None   Here   => about::config;
+    GET    "/v1/clients"                "clients"         Operate Read    None   Either => clients::list;
+    GET    "/livez"                     "livez"           None    Ops     None   Here   => health::live;
+    GET    "/readyz"                    "readyz"          None    Ops     None   Here   => health::ready_to_serve;
+    GET    "/healthz"                   "healthz"         None    Ops     None   Here   => health::live;
+    GET    "/metrics"                   "metrics"         None    Ops     None   Here   => health::metrics;
+    POST   "/v1/leases/{id}/keep-alive" "keep-alive"      Lock    Renew   Single Leader => leases::keep_alive;
+    GET    "/v1/leases/{id}"            "lease"           Lock    Read    None   Leader => leases::get;
+    DELETE "/v1/leases/{id}"            "end-lease"       Lock    Release None   Leader => leases::end;
 };
 
 /// Which routes a listener serves.

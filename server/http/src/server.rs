@@ -5,7 +5,7 @@ use crate::metrics::{Metrics, RouteMetrics, UNREADABLE};
 use crate::rim::{Patience, Rim};
 use crate::routes::{self, Serves};
 use crate::settings::Settings;
-use crate::{dispatch::Place, listen};
+use crate::{dispatch::Place, forwarded, listen};
 use actix_http::HttpService;
 use actix_http::error::DispatchError;
 use actix_service::{
@@ -116,14 +116,22 @@ pub fn start(
     registry: Registry,
     shown: Vec<Setting<'static>>,
 ) -> Result<Server, StartError> {
+    let metrics = Metrics::new(&registry).map_err(StartError::Metrics)?;
+    let app = Arc::new(App::new(settings, node, registry, metrics, shown));
+    let server = serve(Arc::clone(&app))?;
+    app.node.answer_forwarded_with(forwarded::answer_forwarded(&app));
+    Ok(server)
+}
+
+/// Starts the listeners of an application.
+pub(crate) fn serve(app: Arc<App>) -> Result<Server, StartError> {
+    let settings = &app.settings;
     if settings.listen.is_empty() {
         return Err(StartError::NoAddress);
     }
-    let metrics = Metrics::new(&registry).map_err(StartError::Metrics)?;
     let api =
         settings.listen.iter().map(|address| bind(*address)).collect::<Result<Vec<_>, _>>()?;
     let ops = settings.ops_listen.map(bind).transpose()?;
-    let app = Arc::new(App::new(settings, node, registry, metrics, shown));
     let addresses = api.iter().map(|bound| bound.address).collect();
     let ops_address = ops.as_ref().map(|bound| bound.address);
     let api_serves = if ops.is_some() { Serves::OnlyApi } else { Serves::Everything };

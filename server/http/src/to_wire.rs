@@ -125,7 +125,7 @@ pub(crate) fn waiter(waiter: &WaiterStatus) -> wire::Waiter<'_> {
 }
 
 pub(crate) fn holders(holders: &[Holder]) -> Vec<wire::Holder<'static>> {
-    holders.iter().map(|holder| holder_of(&holder.grant, Some(holder.expires_in_ms))).collect()
+    holders.iter().map(|holder| holder_of(&holder.grant, holder.expires_in_ms)).collect()
 }
 
 /// A holder without what its client attached.
@@ -143,7 +143,7 @@ pub(crate) fn holder_of(grant: &Grant, expires_in_ms: Option<u64>) -> wire::Hold
 
 fn holder_in_full(holder: &Holder) -> wire::Holder<'static> {
     let attached = holder.grant.metadata.as_ref().map(metadata);
-    wire::Holder { metadata: attached, ..holder_of(&holder.grant, Some(holder.expires_in_ms)) }
+    wire::Holder { metadata: attached, ..holder_of(&holder.grant, holder.expires_in_ms) }
 }
 
 fn metadata(pairs: &Metadata) -> wire::Metadata<'static> {

@@ -1,6 +1,5 @@
 //! The id that finds a request in logs.
 
-use actix_web::http::header::HeaderMap;
 use std::fmt;
 
 /// 128 bits: the caller's own trace if it sent one, random otherwise.
@@ -15,11 +14,8 @@ impl fmt::Display for TraceId {
 
 impl TraceId {
     /// Takes part in the caller's trace (W3C `traceparent`), or begins one.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
-        headers
-            .get("traceparent")
-            .and_then(|value| parent(value.as_bytes()))
-            .unwrap_or_else(Self::random)
+    pub(crate) fn of(traceparent: Option<&[u8]>) -> Self {
+        traceparent.and_then(parent).unwrap_or_else(Self::random)
     }
 
     pub(crate) fn random() -> Self {

@@ -7,6 +7,7 @@
 use crate::answer::{Answer, Answered};
 use crate::app::App;
 use crate::ask::Ask;
+use crate::head::LAST_EVENT_ID;
 use crate::metrics::Raised;
 use crate::{from_wire, to_wire};
 use actix_web::http::{Method, Version};
@@ -22,20 +23,19 @@ use tokio::sync::watch as flag;
 use tokio::time::timeout;
 
 pub(crate) const PARAMETERS: &[&str] = &["resource", "prefix", "domain", "from"];
-pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
 
 /// A silent stream says at least this often that it lives. The contract promises 15 s.
 const BREATH: Duration = Duration::from_secs(10);
 
 /// `GET /v1/watch`
 pub(crate) async fn get(ask: Ask) -> Answered {
-    if ask.http.version() < Version::HTTP_11 {
+    if ask.head.version < Version::HTTP_11 {
         // It knows no chunks, so the ends of events could not be told from those of pieces.
         return Err(Problem::new(400, Code::InvalidRequest, "a stream needs HTTP/1.1").into());
     }
     let filter = filter(&ask)?;
     let from = from(&ask)?;
-    if ask.http.method() == Method::HEAD {
+    if ask.head.method == Method::HEAD {
         return Ok(Answer::events(stream::empty()));
     }
     let counted = ask.app.metrics.watching();
@@ -81,7 +81,7 @@ fn one_of(field: &'static str) -> Invalid {
 /// so the header counts if both are there.
 fn from(ask: &Ask) -> Result<Option<u64>, Invalid> {
     let query = ask.query(PARAMETERS)?;
-    let header = ask.http.headers().get(LAST_EVENT_ID);
+    let header = ask.head.header(LAST_EVENT_ID);
     match (header, query.text("from")) {
         (Some(value), _) if !value.is_empty() => {
             revision("Last-Event-ID", value.to_str().unwrap_or_default()).map(Some)
@@ -110,7 +110,7 @@ struct Streaming {
 }
 
 impl Streaming {
-    fn chunks(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    fn chunks(self) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
         stream::unfold(Some(self), |state| async move {
             let mut streaming = state?;
             let (chunk, goes_on) = streaming.chunk().await;

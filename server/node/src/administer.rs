@@ -84,7 +84,9 @@ impl Node {
         let value = match when {
             ForceWhen::Drain => ForceReleased {
                 ended: false,
-                expires_in_ms: lease.map_or(0, |lease| hub.grant_expires_in_ms(lease, token)),
+                expires_in_ms: lease
+                    .and_then(|lease| hub.grant_expires_in_ms(lease, token))
+                    .unwrap_or(0),
                 overlap: false,
             },
             ForceWhen::Now => ForceReleased { ended: true, expires_in_ms: 0, overlap },

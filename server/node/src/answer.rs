@@ -73,8 +73,8 @@ pub struct WaitTimeout {
 pub struct Holder {
     /// The grant.
     pub grant: Arc<Grant>,
-    /// Milliseconds until its lease may end.
-    pub expires_in_ms: u64,
+    /// Milliseconds until its lease may end, where that is known: only the leader has a clock.
+    pub expires_in_ms: Option<u64>,
 }
 
 /// A renewal that was answered.
@@ -237,7 +237,8 @@ pub struct LeaseStatus {
     pub opened_at_ms: u64,
     /// Opened for one grant, and ends with it.
     pub single: bool,
-    /// Milliseconds until the earliest possible end, from now, with no further renewal.
+    /// Milliseconds until the earliest possible end, from now, with no further renewal. Zero
+    /// where that is not known.
     pub earliest_end_in_ms: u64,
     /// Milliseconds until the latest possible end, from now, with no further renewal and no
     /// further change of leader.

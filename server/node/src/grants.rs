@@ -231,7 +231,7 @@ impl Node {
     }
 
     fn seen(&self, grant: Arc<Grant>) -> GrantSeen {
-        let expires_in_ms = Some(self.holder(&grant).expires_in_ms);
+        let expires_in_ms = self.holder(&grant).expires_in_ms;
         GrantSeen { grant, ended: None, expires_in_ms }
     }
 }

@@ -105,9 +105,12 @@ impl Node {
 
     pub(crate) fn lease_status(&self, view: LeaseView) -> LeaseStatus {
         let now = runtime::now();
-        let earliest = self.inner.hub.deadline(view.id);
-        let left =
-            earliest.map_or(view.ttl_ms, |at| runtime::ms(at.saturating_duration_since(now)));
+        let left = match self.inner.hub.deadline(view.id) {
+            Some(at) => runtime::ms(at.saturating_duration_since(now)),
+            None if self.is_leading() => view.ttl_ms,
+            // How much of it is over, only the leader knows.
+            None => 0,
+        };
         LeaseStatus {
             id: view.id,
             client_id: view.owner.client.to_string(),

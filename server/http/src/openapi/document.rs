@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, Parameter, Revision, Tag, Where};
 use super::{parameters, problems};
-use crate::routes::{Class, Route};
+use crate::routes::{Answers, Class, Route};
 use leasehold_wire::schema::Schemas;
 use leasehold_wire::{Code, Problem};
 use serde_json::{Map, Value, json};
@@ -112,16 +112,16 @@ fn parameter(parameter: &Parameter) -> Value {
 
 fn responses(route: &Route, entry: &Entry, problem: &Value, schemas: &mut Schemas) -> Value {
     let mut responses = Map::new();
-    responses.insert("200".to_owned(), good(entry, schemas));
+    responses.insert("200".to_owned(), good(route, entry, schemas));
     let pairs = problems::of(route, entry);
     for pairs in pairs.chunk_by(|one, other| one.0 == other.0) {
         let codes: Vec<Code> = pairs.iter().map(|(_, code)| *code).collect();
-        responses.insert(pairs[0].0.to_string(), bad(pairs[0].0, &codes, problem));
+        responses.insert(pairs[0].0.to_string(), bad(route, pairs[0].0, &codes, problem));
     }
     responses.into()
 }
 
-fn good(entry: &Entry, schemas: &mut Schemas) -> Value {
+fn good(route: &Route, entry: &Entry, schemas: &mut Schemas) -> Value {
     let mut headers = Map::new();
     if entry.revision != Revision::None {
         let always = entry.revision == Revision::Always;
@@ -136,6 +136,9 @@ fn good(entry: &Entry, schemas: &mut Schemas) -> Value {
         let kind = if *name == "Fencing-Token" { "integer" } else { "string" };
         headers.insert((*name).to_owned(), header(*always, kind, description));
     }
+    if route.answers != Answers::Here {
+        headers.insert("Leasehold-Leader".to_owned(), leader());
+    }
     let mut good = json!({ "description": "It is done, or it is so.", "headers": headers });
     if let Some(shape) = entry.answer {
         good["content"] = json!({ entry.answer_type: { "schema": shape(schemas) } });
@@ -143,7 +146,7 @@ fn good(entry: &Entry, schemas: &mut Schemas) -> Value {
     good
 }
 
-fn bad(status: u16, codes: &[Code], problem: &Value) -> Value {
+fn bad(route: &Route, status: u16, codes: &[Code], problem: &Value) -> Value {
     let meanings: Vec<String> =
         codes.iter().map(|code| format!("`{code}`: {}", code.title())).collect();
     let mut headers = json!({
@@ -153,12 +156,21 @@ fn bad(status: u16, codes: &[Code], problem: &Value) -> Value {
         let description = "Seconds after which trying again makes sense.";
         headers["Retry-After"] = header(false, "integer", description);
     }
+    if route.answers != Answers::Here || codes.contains(&Code::NoLeader) {
+        headers["Leasehold-Leader"] = leader();
+    }
     json!({
         "description": meanings.join("; "),
         "headers": headers,
         "content": { "application/problem+json": { "schema": problem } },
         "x-leasehold-codes": codes,
     })
+}
+
+fn leader() -> Value {
+    let description = "The id of the node that leads: where that node answered for the one that \
+                       was asked, and where nobody could answer but it.";
+    header(false, "integer", description)
 }
 
 fn header(required: bool, kind: &str, description: &str) -> Value {

@@ -4,7 +4,7 @@ use super::document::operation_id;
 use super::entry::{Entry, Where};
 use super::{entries, problems};
 use crate::failure;
-use crate::routes::{Body, Class, Route, TABLE};
+use crate::routes::{Answers, Body, Class, Route, TABLE};
 use leasehold_core::command::EndedHow;
 use leasehold_core::outcome::{Blockers, Bound, Refusal};
 use leasehold_core::{ClientId, RequestId, ResourceName};
@@ -80,6 +80,8 @@ fn fits(route: &Route, entry: &Entry) {
     let read: BTreeSet<&str> = entry.reads.iter().copied().collect();
     assert_eq!(names(entry, Where::Query), read, "{name}: the query");
     assert_eq!(names(entry, Where::Path), segments(route.path), "{name}: the path");
+    let stale = route.answers == Answers::Either;
+    assert_eq!(read.contains("consistency"), stale, "{name}: who answers");
     let body = route.body != Body::None;
     assert_eq!(entry.request.is_some(), body, "{name}: the body");
     assert!(entry.answer.is_some(), "{name}: the answer");

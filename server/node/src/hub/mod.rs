@@ -233,12 +233,12 @@ impl Hub {
         self.memory().drains.of(lease)
     }
 
-    /// Milliseconds until the service may end a grant.
-    pub(crate) fn grant_expires_in_ms(&self, lease: LeaseId, token: Token) -> u64 {
+    /// Milliseconds until the service may end a grant, which only the leader knows.
+    pub(crate) fn grant_expires_in_ms(&self, lease: LeaseId, token: Token) -> Option<u64> {
         let memory = self.memory();
         let ends = memory.drains.get(lease, token).map(|draining| draining.ends);
         let ends = ends.or_else(|| memory.clock.deadline(lease));
-        ends.map_or(0, |at| runtime::ms(at.saturating_duration_since(runtime::now())))
+        ends.map(|at| runtime::ms(at.saturating_duration_since(runtime::now())))
     }
 }
 

@@ -1,10 +1,12 @@
 //! Three nodes in one process, over real connections.
 
 use crate::answer::Call;
+use crate::change::ChangeKind;
 use crate::config::{NodeConfig, PeerConfig};
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::runtime;
+use crate::watch::{WatchFilter, Watched};
 use leasehold_core::{ClientId, Owner, Principal, ResourceName, command};
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
@@ -112,6 +114,35 @@ async fn three_nodes_replicate_and_outlive_their_leader() {
         runtime::sleep(Duration::from_millis(20)).await;
     }
     cluster.nodes.insert(leader, again);
+    for (_, node) in cluster.nodes {
+        node.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_follows_streams_what_it_applies() {
+    let cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let node = &cluster.nodes[&leader];
+    let (_, other) = cluster.nodes.iter().find(|(id, _)| **id != leader).expect("three nodes");
+    token(node, "r/1").await;
+    // What was just seen on the leader may not be there yet, and is no gap.
+    let seen = node.revision();
+    while other.leader() != Some(leader) {
+        runtime::sleep(Duration::from_millis(20)).await;
+    }
+    let filter = WatchFilter::Prefix("r/".to_owned());
+    let mut watch = other.watch(Call::now(), filter, Some(seen)).await.expect("it follows");
+    assert_eq!(watch.at(), seen);
+    let second = token(node, "r/2").await;
+    let Watched::Changes(changes) = watch.next().await.expect("it is read") else {
+        panic!("a gap")
+    };
+    let kinds: Vec<_> = changes.iter().map(|change| &change.kind).collect();
+    assert!(
+        matches!(kinds[..], [ChangeKind::Granted { grant, .. }] if grant.token.0 == second),
+        "{kinds:?}"
+    );
     for (_, node) in cluster.nodes {
         node.shutdown().await;
     }

@@ -1,0 +1,140 @@
+//! Requests that only the leader can answer, on their way from here to it.
+//!
+//! The way itself is the node's. What is decided here is which requests take it, what is told of
+//! their clients, and what these are answered when it leads nowhere. Nothing is sent twice: the
+//! client knows whether its request is safe to repeat.
+
+use crate::app::App;
+use crate::ask::Ask;
+use crate::failure;
+use crate::fault::Fault;
+use crate::head::{Head, IDEMPOTENCY_KEY};
+use crate::query;
+use crate::routes::{Answers, Class, Route};
+use futures_util::future::BoxFuture;
+use leasehold_core::RequestId;
+use leasehold_node::{Failure, Forwarded, ForwardedAnswer, Node};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+/// What the rim has to know of the other nodes: the node's own view, or one that a test makes up.
+pub(crate) trait Onward: Send + Sync {
+    /// Whether this node leads.
+    fn leads(&self) -> bool;
+    /// Who leads, as far as this node knows.
+    fn leader(&self) -> Option<u64>;
+    /// Brings a request to the leader. Dropping the future tells it that the client is gone.
+    fn forward(&self, request: Forwarded) -> BoxFuture<'static, Result<ForwardedAnswer, Failure>>;
+}
+
+impl Onward for Node {
+    fn leads(&self) -> bool {
+        self.is_leading()
+    }
+
+    fn leader(&self) -> Option<u64> {
+        Self::leader(self)
+    }
+
+    fn forward(&self, request: Forwarded) -> BoxFuture<'static, Result<ForwardedAnswer, Failure>> {
+        let node = self.clone();
+        Box::pin(async move { Self::forward(&node, request).await })
+    }
+}
+
+/// How long a stopping node still waits for the answers to what it passed on.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether the leader has to answer this.
+pub(crate) fn is_leaders(route: &Route, head: &Head) -> bool {
+    match route.answers {
+        Answers::Here => false,
+        Answers::Leader => true,
+        Answers::Either => !query::says_stale(head.query_string()),
+    }
+}
+
+/// The other node that has to answer this, if one leads. With no leader known this node answers
+/// after all: that there is none.
+pub(crate) fn elsewhere(app: &App, route: &Route, head: &Head) -> Option<u64> {
+    if !is_leaders(route, head) || app.onward.leads() {
+        return None;
+    }
+    app.onward.leader().filter(|leader| *leader != app.node.id())
+}
+
+/// Passes a request on and waits for its answer.
+pub(crate) async fn pass_on(route: &Route, ask: Ask) -> Result<ForwardedAnswer, Fault> {
+    let mut counted = ask.app.metrics.passing_on();
+    let told = tokio::select! {
+        biased;
+        told = ask.app.onward.forward(forwarded(&ask)) => told,
+        () = stopped(&ask.app) => Err(Failure::OutcomeUnknown { request_id: None }),
+    };
+    counted.ended(match &told {
+        Ok(_) => "answered",
+        Err(Failure::OutcomeUnknown { .. }) => "no_answer",
+        Err(_) => "not_sent",
+    });
+    told.map_err(|failure| unanswered(route, &ask, failure))
+}
+
+/// Returns a moment after the node began to stop.
+async fn stopped(app: &App) {
+    let mut stopping = app.stop_signal();
+    // An error would mean that the application is gone, and with it whoever asks here.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+    tokio::time::sleep(STOP_PATIENCE).await;
+}
+
+fn forwarded(ask: &Ask) -> Forwarded {
+    let (head, caller) = (&ask.head, &ask.caller);
+    let now = Instant::now();
+    let headers = head.headers.iter();
+    Forwarded {
+        method: head.method.as_str().to_owned(),
+        target: head.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+        headers: headers
+            .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()))
+            .collect(),
+        body: ask.body.clone(),
+        principal: caller.principal.as_str().to_owned(),
+        role: caller.role.as_str().to_owned(),
+        source: caller.source,
+        elapsed: now.saturating_duration_since(ask.call.received),
+        remaining: ask.call.deadline.map(|deadline| deadline.saturating_duration_since(now)),
+    }
+}
+
+/// What a client is told whose request has no answer of the leader.
+fn unanswered(route: &Route, ask: &Ask, failure: Failure) -> Fault {
+    match failure {
+        Failure::OutcomeUnknown { .. } if route.class == Class::Read => {
+            failure::leader_silent().into()
+        }
+        Failure::OutcomeUnknown { request_id } => {
+            Failure::OutcomeUnknown { request_id: request_id.or_else(|| request_id_of(ask)) }.into()
+        }
+        other => other.into(),
+    }
+}
+
+/// The one thing of a body that is looked at where it is not answered.
+#[derive(Deserialize)]
+struct Named<'a> {
+    #[serde(borrow)]
+    request_id: Cow<'a, str>,
+}
+
+/// What the client can repeat its request with. Whether the rest of the body is right, only the
+/// leader says.
+fn request_id_of(ask: &Ask) -> Option<RequestId> {
+    let named = serde_json::from_slice::<Named<'_>>(&ask.body).ok();
+    let key = ask.head.header(IDEMPOTENCY_KEY).and_then(|value| value.to_str().ok());
+    RequestId::parse(named.as_ref().map(|named| &*named.request_id).or(key)?).ok()
+}
+
+#[cfg(test)]
+#[path = "forward_tests.rs"]
+mod tests;

@@ -1,0 +1,102 @@
+//! An application around a node of its own, with other nodes that a test makes up.
+
+use crate::app::App;
+use crate::forward::Onward;
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+use futures_util::future::BoxFuture;
+use leasehold_node::{Failure, Forwarded, ForwardedAnswer, Node, NodeConfig};
+use prometheus::Registry;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+pub(crate) struct Alone {
+    pub(crate) app: Arc<App>,
+    pub(crate) news: UnboundedReceiver<News>,
+    _files: TempDir,
+}
+
+/// What the made-up nodes see.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    Asked(Box<Forwarded>),
+    /// Whoever waited for the answer has gone.
+    Dropped,
+}
+
+/// What they do.
+#[derive(Debug, Clone)]
+pub(crate) enum Leader {
+    /// There is none but this node.
+    Here,
+    /// The node with this id, which answers so.
+    Answers(u64, ForwardedAnswer),
+    /// Likewise, which cannot be asked, or says nothing any more.
+    Fails(u64, Failure),
+    /// Likewise, which takes its time.
+    Silent(u64),
+}
+
+struct Others {
+    leader: Leader,
+    seen: UnboundedSender<News>,
+}
+
+impl Onward for Others {
+    fn leads(&self) -> bool {
+        matches!(self.leader, Leader::Here)
+    }
+
+    fn leader(&self) -> Option<u64> {
+        match self.leader {
+            Leader::Here => None,
+            Leader::Answers(id, _) | Leader::Fails(id, _) | Leader::Silent(id) => Some(id),
+        }
+    }
+
+    fn forward(&self, request: Forwarded) -> BoxFuture<'static, Result<ForwardedAnswer, Failure>> {
+        self.seen.send(News::Asked(Box::new(request))).expect("the test listens");
+        let (leader, seen) = (self.leader.clone(), self.seen.clone());
+        Box::pin(async move {
+            match leader {
+                Leader::Here => panic!("nobody is there to be asked"),
+                Leader::Answers(_, answer) => Ok(answer),
+                Leader::Fails(_, failure) => Err(failure),
+                Leader::Silent(_) => {
+                    let _gone = Gone(seen);
+                    std::future::pending().await
+                }
+            }
+        })
+    }
+}
+
+struct Gone(UnboundedSender<News>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        // A test that ends first does not listen any more.
+        let _ = self.0.send(News::Dropped);
+    }
+}
+
+/// Node 1 leads itself; what its rim believes of that is up to the test.
+pub(crate) async fn alone(leader: Leader) -> Alone {
+    let files = tempfile::tempdir().expect("a directory");
+    let registry = Registry::new();
+    let metrics = leasehold_node::Metrics::new(&registry).expect("new names");
+    let config = NodeConfig::new(1, files.path().to_owned());
+    let node = Node::start(config, metrics).await.expect("an empty directory is founded");
+    let settings = Settings {
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        workers: 1,
+        ..Settings::default()
+    };
+    let metrics = Metrics::new(&registry).expect("new names");
+    let (seen, news) = unbounded_channel();
+    let mut app = App::new(settings, node, registry, metrics, Vec::new());
+    app.onward = Arc::new(Others { leader, seen });
+    Alone { app: Arc::new(app), news, _files: files }
+}
