@@ -12,6 +12,7 @@
 //! Of two transfers at once the later one goes on. A snapshot whose history did not come leaves a
 //! hole that is told: watchers hear of a gap, and [`History::complete_since_ms`] rises.
 
+use super::file::Books;
 use super::generation::Generation;
 use super::journal::Audited;
 use super::outgoing::{Parcel, Reach};
@@ -94,6 +95,11 @@ impl History {
     pub(crate) fn is_whole(&self, upto: u64) -> bool {
         let books = self.core.file.books();
         books.whole == Some(upto) || books.layout.applied >= upto
+    }
+
+    #[cfg(test)]
+    pub(crate) fn staged_partitions(&self) -> u64 {
+        self.core.file.books().layout.staged.count
     }
 
     /// Goes on from the snapshot at the log entry `upto`, which is `table`: what was taken in
@@ -260,6 +266,21 @@ fn stage(
     let mut filling = Filling::open(txn, Shelf::Staged, staged.count - 1)?;
     writer::insert_records(&mut filling, generation, &mut Vec::new())?;
     writer::insert_indexes(&mut filling, generation)
+}
+
+/// What a transfer left that broke off, and that the log has outrun since, is in the way of nobody
+/// but the disk.
+pub(super) fn drop_outrun(txn: &WriteTransaction, books: &mut Books) -> Result<(), redb::Error> {
+    let layout = &mut books.layout;
+    let Some(last) = layout.staged.count.checked_sub(1) else { return Ok(()) };
+    let staged = last_ended(&Filling::open(txn, Shelf::Staged, last)?)?;
+    let known = last_ended(&Filling::open(txn, Shelf::Kept, layout.current)?)?;
+    if known.map(|(ms, _)| ms) > staged.map(|(ms, _)| ms) {
+        discard(txn, &mut layout.staged)?;
+        books.turn += 1;
+        books.whole = None;
+    }
+    Ok(())
 }
 
 /// Takes out of what is staged what this node has by itself: what ended in the millisecond in

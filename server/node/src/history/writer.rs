@@ -5,7 +5,7 @@
 
 use super::file::HistoryFile;
 use super::generation::Generation;
-use super::intake::damaged;
+use super::intake::{damaged, drop_outrun};
 use super::journal::BLOCK;
 use super::pending::{Job, Pending};
 use super::tables::{self, Filling, Key, Shelf, client_key, resource_key};
@@ -48,17 +48,17 @@ impl Writer {
     fn write(&mut self, job: &Job) -> Result<(), redb::Error> {
         let (file, scratch) = (&self.file, &mut self.scratch);
         file.transact(|txn, books| {
-            let layout = &mut books.layout;
-            layout.applied = layout.applied.max(job.applied);
+            books.layout.applied = books.layout.applied.max(job.applied);
             {
-                let mut filling = Filling::open(txn, Shelf::Kept, layout.current)?;
+                let mut filling = Filling::open(txn, Shelf::Kept, books.layout.current)?;
                 insert_records(&mut filling, &job.generation, scratch)?;
                 insert_indexes(&mut filling, &job.generation)?;
             }
             let changes = job.changes.iter().flat_map(|batch| batch.iter());
             append_changes(txn, changes, scratch)?;
             insert_audits(txn, &job.audits, scratch)?;
-            trim::trim(txn, layout, job.retention)?;
+            drop_outrun(txn, books)?;
+            trim::trim(txn, &mut books.layout, job.retention)?;
             trim::trim_changes(txn, file.keep_changes)?;
             trim::trim_audits(txn, file.keep_audits)
         })

@@ -239,6 +239,21 @@ async fn what_the_log_brings_meanwhile_is_not_there_twice() {
     }
 }
 
+#[tokio::test]
+async fn what_a_transfer_left_that_the_log_has_outrun_is_dropped() {
+    let story = story(&mut Dice::new(71), 200);
+    let mut leader = node_at(&story, 100).await;
+    let made = Made::by(&mut leader).await;
+    let mut follower = node_at(&story, 20).await;
+    assert!(!made.send(&follower.history, 9));
+    follower.history.flush(20).expect("nothing failed");
+    assert!(follower.history.staged_partitions() > 0, "it may go on");
+    apply(&mut follower.machine, part(&story, 20, 200)).await;
+    follower.history.flush(200).expect("nothing failed");
+    assert_eq!(follower.history.staged_partitions(), 0);
+    assert_same(&follower, &node_at(&story, 200).await);
+}
+
 #[test]
 fn a_crash_at_any_sync_of_a_transfer_loses_and_shows_nothing() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
