@@ -17,6 +17,8 @@ const LEADER_PATIENCE: Duration = Duration::from_secs(60);
 pub struct Cluster {
     nodes: BTreeMap<u64, Server>,
     down: BTreeMap<u64, bool>,
+    binary: PathBuf,
+    peers: String,
 }
 
 /// How to start a cluster.
@@ -24,18 +26,26 @@ pub struct Cluster {
 pub struct Nodes {
     binary: PathBuf,
     flags: Vec<(String, String)>,
+    environment: Vec<(u64, String, PathBuf)>,
 }
 
 impl Nodes {
     /// Nodes run from `binary`.
     pub fn of(binary: impl Into<PathBuf>) -> Self {
-        Self { binary: binary.into(), flags: Vec::new() }
+        Self { binary: binary.into(), flags: Vec::new(), environment: Vec::new() }
     }
 
     /// Adds a flag with its value to each of them.
     #[must_use]
     pub fn flag(mut self, name: &str, value: impl ToString) -> Self {
         self.flags.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Starts one of them with a variable in its environment.
+    #[must_use]
+    pub fn with(mut self, id: u64, variable: &str, value: &Path) -> Self {
+        self.environment.push((id, variable.to_owned(), value.to_owned()));
         self
     }
 
@@ -49,7 +59,9 @@ impl Nodes {
             let builder = Server::builder(&self.binary).flag("--node-id", id);
             let builder = builder.flag("--peers", &peers);
             let flags = self.flags.iter();
-            flags.fold(builder, |builder, (name, value)| builder.flag(name, value)).start()
+            let builder = flags.fold(builder, |builder, (name, value)| builder.flag(name, value));
+            let ours = self.environment.iter().filter(|(node, ..)| *node == id);
+            ours.fold(builder, |builder, (_, name, value)| builder.env(name, value)).start()
         };
         // Each waits for the others before it is ready.
         let nodes = std::thread::scope(|scope| {
@@ -58,7 +70,7 @@ impl Nodes {
             let joined = starting.into_iter().map(|(id, node)| (id, node.join()));
             joined.map(|(id, node)| (id, node.expect("every founder starts"))).collect()
         });
-        let cluster = Cluster { nodes, down: BTreeMap::new() };
+        let cluster = Cluster { nodes, down: BTreeMap::new(), binary: self.binary, peers };
         cluster.leader();
         cluster
     }
@@ -124,9 +136,20 @@ impl Cluster {
     /// The node that leads, once one of those that run says so of itself.
     #[track_caller]
     pub fn leader(&self) -> u64 {
-        within(LEADER_PATIENCE, "a node leads", || {
-            self.up().into_iter().find(|id| self.leads(*id))
-        })
+        self.leader_among(&self.up())
+    }
+
+    /// The same among some of them.
+    #[track_caller]
+    pub fn leader_among(&self, ids: &[u64]) -> u64 {
+        within(LEADER_PATIENCE, "a node leads", || ids.iter().copied().find(|id| self.leads(*id)))
+    }
+
+    /// An empty node that was told of the same founders, and of itself as one more.
+    pub fn stranger(&self, id: u64) -> crate::Builder {
+        let at = free_ports(1)[0];
+        let peers = format!("{},{id}={at}", self.peers);
+        Server::builder(&self.binary).flag("--node-id", id).flag("--peers", peers)
     }
 
     /// One that runs and does not lead.
@@ -143,7 +166,9 @@ impl Cluster {
     fn leads(&self, id: u64) -> bool {
         let client = Client::try_new(self.node(id).addr());
         let answer = client.and_then(|mut client| client.try_call("GET", "/metrics", &[], b""));
-        answer.is_ok_and(|answer| answer.text().contains("\nleasehold_raft_is_leader 1"))
+        answer.is_ok_and(|answer| {
+            String::from_utf8_lossy(&answer.body).contains("\nleasehold_leading 1\n")
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod answer;
 mod client;
+mod cluster;
 mod disk;
 mod history;
 pub mod nginx;
@@ -20,6 +21,7 @@ mod watcher;
 
 pub use answer::Answer;
 pub use client::{Client, encode};
+pub use cluster::{Cluster, Nodes, Roaming, slow_sync};
 pub use disk::Disk;
 pub use history::{Breach, History};
 pub use random::Random;

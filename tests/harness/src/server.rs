@@ -19,6 +19,7 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 pub struct Builder {
     binary: PathBuf,
     args: Vec<String>,
+    environment: Vec<(String, PathBuf)>,
     root: Option<PathBuf>,
 }
 
@@ -27,6 +28,13 @@ impl Builder {
     #[must_use]
     pub fn flag(mut self, name: &str, value: impl ToString) -> Self {
         self.args.extend([name.to_owned(), value.to_string()]);
+        self
+    }
+
+    /// Starts it with a variable in its environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &Path) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -78,7 +86,7 @@ pub struct Server {
 impl Server {
     /// Describes a server run from `binary`.
     pub fn builder(binary: impl Into<PathBuf>) -> Builder {
-        Builder { binary: binary.into(), args: Vec::new(), root: None }
+        Builder { binary: binary.into(), args: Vec::new(), environment: Vec::new(), root: None }
     }
 
     /// Where it listens. Every start has a port of its own.
@@ -142,6 +150,15 @@ impl Server {
             Some(at) => args[at + 1] = value.to_string(),
             None => args.extend([name.to_owned(), value.to_string()]),
         }
+    }
+
+    /// `try_restart` with another value of a flag, this once.
+    pub fn try_restart_as(&mut self, name: &str, value: impl ToString) -> Result<(), Refused> {
+        let before = self.builder.clone();
+        self.set_flag(name, value);
+        let started = self.try_restart();
+        self.builder = before;
+        started
     }
 
     /// `restart` for data that it may refuse.
@@ -216,6 +233,7 @@ impl Process {
         }
         command
             .args(&builder.args)
+            .envs(builder.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a file handle can be shared"))
             .stderr(file);

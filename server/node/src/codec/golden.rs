@@ -175,3 +175,61 @@ fn changes_and_deeds_keep_their_bytes() {
         }
     }
 }
+
+#[test]
+fn messages_between_peers_keep_their_bytes() {
+    let head = samples::slot_head();
+    let totals = crate::state::Totals {
+        chunks: head.chunks,
+        rows: head.rows,
+        bytes: head.bytes,
+        digest: head.digest,
+    };
+    let snapshot = SnapshotAsk { vote: samples::vote(), meta: head.meta, totals };
+    let parcel = samples::parcel();
+    let reach = crate::history::Reach { ended: (1_767_225_630_000, 41), revision: 900 };
+    let encodings = [
+        ("Snapshot", encode_snapshot(&snapshot)),
+        ("Parcel", encode_parcel(&parcel)),
+        ("Chunk", encode_chunk(b"a chunk")),
+        ("Reach", encode_told(&Told::Reach(reach))),
+        ("GoOn", encode_told(&Told::GoOn)),
+        ("Installed", encode_told(&Told::Snapshot(samples::vote()))),
+        ("Unable", encode_told(&Told::Unable("it is stopping".to_owned()))),
+    ];
+    let encodings = encodings.map(|(name, bytes)| (name.to_owned(), bytes));
+    check("peer.hex", &encodings);
+
+    assert!(matches!(decode_ask(&encodings[0].1), Ok(Ask::Snapshot(back)) if back == snapshot));
+    assert!(matches!(decode_ask(&encodings[1].1), Ok(Ask::Parcel(back)) if back == parcel));
+    assert!(matches!(decode_told(&encodings[3].1), Ok(Told::Reach(back)) if back == reach));
+    for (name, bytes) in encodings {
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            assert!(decode_ask(&damaged).is_err(), "{name}: byte {at} may change unnoticed");
+            assert!(decode_told(&damaged).is_err(), "{name}: byte {at} may change unnoticed");
+            assert!(decode_ask(&bytes[..at]).is_err() && decode_told(&bytes[..at]).is_err());
+        }
+    }
+}
+
+/// A sum that is right says nothing about what was summed.
+#[test]
+fn a_parcel_whose_rows_do_not_add_up_is_refused() {
+    let good = encode_parcel(&samples::parcel());
+    let resealed = |mut bytes: Vec<u8>| {
+        let crc = crc32fast::hash(&bytes[5..]);
+        bytes[1..5].copy_from_slice(&crc.to_le_bytes());
+        decode_ask(&bytes)
+    };
+    assert!(resealed(good.clone()).is_ok());
+    let longer = [&good[..], b"x"].concat();
+    assert!(matches!(resealed(longer), Err(DecodeError::Trailing { bytes: 1, .. })));
+    resealed(good[..good.len() - 1].to_vec()).expect_err("a row is cut off");
+    for at in 6..good.len() {
+        let mut other = good.clone();
+        other[at] = !other[at];
+        let _ = resealed(other);
+    }
+}

@@ -40,8 +40,9 @@ pub(crate) use change::{decode_changes, encode_changes};
 pub(crate) use entry::{decode_entry, encode_entry, peek_entry};
 pub(crate) use peer::{
     About, Ask, Hello, SnapshotAsk, Standing, Told, Unwelcome, Welcome, decode_ask, decode_hello,
-    decode_told, decode_welcome, encode_append, encode_chunk, encode_hello, encode_read_index,
-    encode_session, encode_snapshot, encode_told, encode_transfer, encode_vote_ask, encode_welcome,
+    decode_told, decode_welcome, encode_append, encode_chunk, encode_hello, encode_parcel,
+    encode_read_index, encode_session, encode_snapshot, encode_told, encode_transfer,
+    encode_vote_ask, encode_welcome,
 };
 pub(crate) use raft::{
     SlotHead, decode_log_id, decode_slot, decode_vote, encode_log_id, encode_slot, encode_vote,

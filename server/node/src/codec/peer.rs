@@ -1,8 +1,8 @@
 //! What peers say to each other.
 //!
 //! A message is a version byte, the CRC-32 of all that follows (little endian), one byte for its
-//! kind, and its content: postcard of a mirrored struct, and for entries and chunks their own stored
-//! bytes behind it, as they are in the files. Versions of messages move together with the protocol
+//! kind, and its content: postcard of a mirrored struct, and for entries, chunks and rows of the
+//! history their own stored bytes behind it, as they are in the files. Versions of messages move together with the protocol
 //! that [`Hello`] agrees on.
 
 use super::raft::{
@@ -10,6 +10,7 @@ use super::raft::{
     vote_in, vote_out,
 };
 use super::{DecodeError, Format, decode_entry, encode_entry, versioned, write_bare};
+use crate::history::{Parcel, Reach};
 use crate::state::Totals;
 use crate::types::{
     AppendAsk, AppendTold, LogId, SnapshotMeta, StoredMembership, TransferAsk, TransferRefusal,
@@ -106,8 +107,9 @@ pub(crate) enum Ask {
     Vote(VoteAsk),
     PreVote(VoteAsk),
     Transfer(TransferAsk),
-    /// The chunks follow, each in a message of its own.
+    /// The history up to there follows in parcels, then the chunks, each in a message of its own.
     Snapshot(SnapshotAsk),
+    Parcel(Parcel),
     Chunk(Vec<u8>),
     /// From here on the connection is a session, which carries requests of clients.
     Session,
@@ -131,7 +133,9 @@ pub(crate) enum Told {
     Transfer(TransferTold),
     /// The vote of the receiver once the snapshot is in place.
     Snapshot(Vote),
-    /// Send the next chunk.
+    /// How far the history of the receiver goes: send what comes after it.
+    Reach(Reach),
+    /// Send the next parcel or chunk.
     GoOn,
     /// The entry up to which a reader has to wait.
     ReadIndex(u64),
@@ -174,6 +178,17 @@ struct SentSnapshot {
     digest: [u8; 16],
 }
 
+/// Rows of a history: the bytes of each, and the number of a change where it has one.
+#[derive(Serialize, Deserialize)]
+struct SentParcel {
+    dropped_ms: u64,
+    before_ms: u64,
+    last: bool,
+    records: Vec<u32>,
+    audits: Vec<(u64, u32)>,
+    changes: Vec<(u64, u32)>,
+}
+
 #[derive(Serialize, Deserialize)]
 enum SentTold {
     Appended,
@@ -188,6 +203,7 @@ enum SentTold {
     GoOn,
     Unable(String),
     ReadIndex(u64),
+    Reach { ended_at_ms: u64, token: u64, revision: u64 },
 }
 
 const APPEND: u8 = 1;
@@ -202,6 +218,7 @@ const WELCOME: u8 = 9;
 // 10 to 14 are those of a session.
 const SESSION: u8 = 15;
 const READ_INDEX: u8 = 16;
+const PARCEL: u8 = 17;
 
 /// The message, and how many of the entries are in it: the rest goes into the next one.
 pub(crate) fn encode_append(ask: &AppendAsk) -> (Vec<u8>, usize) {
@@ -258,6 +275,23 @@ pub(crate) fn encode_snapshot(ask: &SnapshotAsk) -> Vec<u8> {
     message(SNAPSHOT, &sent, &[])
 }
 
+pub(crate) fn encode_parcel(parcel: &Parcel) -> Vec<u8> {
+    let mut rows = Vec::new();
+    let mut add = |row: &[u8]| {
+        rows.extend_from_slice(row);
+        u32::try_from(row.len()).unwrap_or(u32::MAX)
+    };
+    let sent = SentParcel {
+        dropped_ms: parcel.dropped_ms,
+        before_ms: parcel.before_ms,
+        last: parcel.last,
+        records: parcel.records.iter().map(|row| add(row)).collect(),
+        audits: parcel.audits.iter().map(|(number, row)| (*number, add(row))).collect(),
+        changes: parcel.changes.iter().map(|(number, row)| (*number, add(row))).collect(),
+    };
+    message(PARCEL, &sent, &rows)
+}
+
 pub(crate) fn encode_chunk(chunk: &[u8]) -> Vec<u8> {
     message(CHUNK, &(), chunk)
 }
@@ -294,6 +328,7 @@ pub(crate) fn decode_ask(bytes: &[u8]) -> Result<Ask, DecodeError> {
             Ask::Transfer(TransferAsk::new(vote_in(sent.from), sent.to, last))
         }
         SNAPSHOT => Ask::Snapshot(snapshot_in(all(rest)?)?),
+        PARCEL => Ask::Parcel(parcel_in(rest)?),
         CHUNK => Ask::Chunk(rest.to_vec()),
         SESSION => {
             let () = all(rest)?;
@@ -353,21 +388,61 @@ pub(super) fn all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeEr
     super::read_bare(MESSAGE, bytes)
 }
 
+/// The bytes behind the head of a message, taken off piece by piece.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn after<T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, Self), DecodeError> {
+        let what = MESSAGE.what;
+        let (head, rest) = postcard::take_from_bytes(bytes)
+            .map_err(|cause| DecodeError::Malformed { what, cause })?;
+        Ok((head, Self(rest)))
+    }
+
+    fn take(&mut self, length: u32) -> Result<&'a [u8], DecodeError> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let short = DecodeError::Checksum { what: MESSAGE.what };
+        let (piece, after) = self.0.split_at_checked(length).ok_or(short)?;
+        self.0 = after;
+        Ok(piece)
+    }
+
+    fn end(&self) -> Result<(), DecodeError> {
+        match self.0.len() {
+            0 => Ok(()),
+            bytes => Err(DecodeError::Trailing { what: MESSAGE.what, bytes }),
+        }
+    }
+}
+
+fn parcel_in(bytes: &[u8]) -> Result<Parcel, DecodeError> {
+    let (head, mut rest): (SentParcel, _) = Rest::after(bytes)?;
+    let mut parcel = Parcel {
+        dropped_ms: head.dropped_ms,
+        before_ms: head.before_ms,
+        last: head.last,
+        ..Parcel::default()
+    };
+    for length in head.records {
+        parcel.records.push(rest.take(length)?.to_vec());
+    }
+    for (number, length) in head.audits {
+        parcel.audits.push((number, rest.take(length)?.to_vec()));
+    }
+    for (number, length) in head.changes {
+        parcel.changes.push((number, rest.take(length)?.to_vec()));
+    }
+    rest.end()?;
+    Ok(parcel)
+}
+
 fn append_in(bytes: &[u8]) -> Result<AppendAsk, DecodeError> {
-    let what = MESSAGE.what;
-    let (head, mut rest): (SentAppend, &[u8]) =
-        postcard::take_from_bytes(bytes).map_err(|cause| DecodeError::Malformed { what, cause })?;
+    let (head, mut rest): (SentAppend, _) = Rest::after(bytes)?;
     let mut entries = Vec::with_capacity(head.entries.len().min(1_024));
     for length in head.entries {
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let short = DecodeError::Checksum { what };
-        let (entry, after) = rest.split_at_checked(length).ok_or(short)?;
-        entries.push(decode_entry(entry)?);
-        rest = after;
+        entries.push(decode_entry(rest.take(length)?)?);
     }
-    if !rest.is_empty() {
-        return Err(DecodeError::Trailing { what, bytes: rest.len() });
-    }
+    rest.end()?;
     Ok(AppendAsk {
         vote: vote_in(head.vote),
         prev_log_id: head.prev.map(log_id_in),
@@ -424,6 +499,11 @@ fn told_out(told: &Told) -> SentTold {
         Told::GoOn => SentTold::GoOn,
         Told::ReadIndex(index) => SentTold::ReadIndex(*index),
         Told::Unable(why) => SentTold::Unable(why.clone()),
+        Told::Reach(reach) => SentTold::Reach {
+            ended_at_ms: reach.ended.0,
+            token: reach.ended.1,
+            revision: reach.revision,
+        },
     }
 }
 
@@ -450,5 +530,8 @@ fn told_in(sent: SentTold) -> Told {
         SentTold::GoOn => Told::GoOn,
         SentTold::ReadIndex(index) => Told::ReadIndex(index),
         SentTold::Unable(why) => Told::Unable(why),
+        SentTold::Reach { ended_at_ms, token, revision } => {
+            Told::Reach(Reach { ended: (ended_at_ms, token), revision })
+        }
     }
 }

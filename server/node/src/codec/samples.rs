@@ -346,3 +346,21 @@ pub(crate) fn deeds() -> Vec<AuditRecord> {
     ];
     results.map(|result| AuditRecord { order: administer(action()), result }).to_vec()
 }
+
+/// One of each kind of row.
+pub(crate) fn parcel() -> crate::history::Parcel {
+    let bytes = |encode: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        encode(&mut out);
+        out
+    };
+    let ended = record(41, "payments/invoice/42", "worker-1", AT_MS);
+    crate::history::Parcel {
+        dropped_ms: AT_MS - 2,
+        before_ms: AT_MS - 1,
+        records: vec![bytes(&|out| super::encode_record(&ended, out))],
+        audits: vec![(77, bytes(&|out| super::encode_audit(AT_MS, &deeds()[0], out)))],
+        changes: vec![(880, bytes(&|out| super::encode_changes(&changes()[..2], out)))],
+        last: true,
+    }
+}

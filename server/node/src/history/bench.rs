@@ -5,7 +5,10 @@ use super::{Happened, History, HistorySetup, tables};
 use crate::codec::samples;
 use crate::fatal::Fatal;
 use crate::open::support::Dice;
+use leasehold_core::command::Header;
 use leasehold_core::outcome::{Grant, GrantRecord};
+use leasehold_core::row::Head;
+use leasehold_core::{Limits, LockTable};
 use redb::Database;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,6 +103,59 @@ fn run(label: &str, resources: u64, clients: u64, keep: u64) {
         "{label}: {late:.2} us a record in the second half = {:.3} cores at {RATE}/s; push {:.2} us; {size} MiB",
         late * RATE as f64 / 1e6,
         push_time.as_secs_f64() * 1e6 / total as f64,
+    );
+}
+
+fn filled(dir: &std::path::Path, name: &str, records: u64) -> History {
+    let db = Database::builder().set_cache_size(64 << 20).create(dir.join(name)).expect("a file");
+    tables::create(&db).expect("tables");
+    let setup = HistorySetup {
+        fatal: Fatal::new(),
+        pending_max: usize::MAX,
+        batch: 32_768,
+        settle: Duration::from_secs(3600),
+        keep: 1_000_000,
+        keep_changes: 262_144,
+        keep_audits: 1_000,
+    };
+    let history = History::start(db, setup).expect("it starts");
+    let mut dice = Dice::new(9);
+    for first in (1..=records).step_by(20_000) {
+        let part = first..(first + 20_000).min(records + 1);
+        let records = part.map(|n| record(&mut dice, n, 100_000, 1_000)).collect();
+        history.push(Happened { records, ..Happened::default() }, first);
+        history.flush(first).expect("nothing failed");
+    }
+    history
+}
+
+/// A whole history goes to a node that has none.
+#[test]
+#[expect(clippy::print_stdout, reason = "a measurement is there to be read")]
+fn a_transfer_costs() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let records = seconds() * RATE;
+    let (from, to) = (filled(dir.path(), "from", records), filled(dir.path(), "to", 0));
+    let (upto, at_ms) = (records + 1, u64::MAX);
+    let started = Instant::now();
+    let (mut intake, reach) = to.take_in(upto).expect("writable");
+    let mut outgoing = from.outgoing(reach, Head { last_token: records, at_ms, ..Head::default() });
+    let (mut reading, mut parcels) = (Duration::ZERO, 0);
+    while !outgoing.is_done() {
+        let began = Instant::now();
+        let parcel = outgoing.next().expect("readable");
+        reading += began.elapsed();
+        intake.add(parcel).expect("it is taken in");
+        parcels += 1;
+    }
+    let (took, began) = (started.elapsed(), Instant::now());
+    let mut table = LockTable::new(Limits::default());
+    table.apply(Header { term: 1, at_ms }, &[]);
+    to.adopt(upto, &table).expect("writable");
+    assert_eq!(to.len().expect("readable"), from.len().expect("readable"));
+    println!(
+        "{records} records in {parcels} parcels: {took:?}, {reading:?} of it for reading; adopted in {:?}",
+        began.elapsed()
     );
 }
 

@@ -147,6 +147,9 @@ fn whoever_follows_is_woken() {
     assert!(!news.has_changed().expect("it lives"), "nothing happened");
     history.push(happened(1, 2), 2);
     assert!(news.has_changed().expect("it lives"));
+    news.borrow_and_update();
+    history.push(happened(1, 2), 2);
+    assert!(news.has_changed().expect("it lives"), "the state has it only now");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Grants that ended, what changed and what operators did, kept in a file of their own and written behind the hot path.
+//! Grants that ended, what changed and what operators did, kept in a file of their own and written
+//! behind the hot path.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -7,7 +8,8 @@
 //! | `trim` | forgetting by count and by age |
 //! | `read`, `page` | look-ups and pages of grants, over memory and file together |
 //! | `journal` | changes in order, for watchers; what operators did |
-//! | `tables` | the layout of the file |
+//! | `outgoing`, `intake` | what a snapshot needs at a peer, sent in parcels and taken in there |
+//! | `file`, `tables` | the file and who may change it; its layout |
 //!
 //! Nothing is lost by writing late: until a snapshot says otherwise the log still has every
 //! entry, and a snapshot is made valid only after [`History::flush`]. So the file is written
@@ -15,9 +17,15 @@
 //!
 //! The file says up to which log entry it has everything, in the transaction that adds the
 //! records. Only the log of the same cluster may go on from there: a restore begins a new file.
+//!
+//! A node that takes over a peer's snapshot gets no entries for what lies before it. So the peer
+//! sends what the history lacks up to there, before the snapshot itself.
 
+mod file;
 mod generation;
+mod intake;
 mod journal;
+mod outgoing;
 mod page;
 mod pending;
 mod read;
@@ -32,14 +40,17 @@ mod journal_tests;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use intake::{Intake, IntakeError};
 pub(crate) use journal::{Audited, Next};
+pub(crate) use outgoing::{Outgoing, Parcel, Reach};
 pub(crate) use page::Cursor;
 pub(crate) use page::Filter;
 
 use crate::change::Change;
 use crate::fatal::{Fatal, StorageFault};
+use file::HistoryFile;
 use leasehold_core::outcome::{Event, EventKind, GrantRecord};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use pending::Pending;
 use redb::Database;
 use std::sync::Arc;
@@ -102,8 +113,7 @@ pub(crate) struct History {
 }
 
 struct Core {
-    /// The file as of the newest batch.
-    view: Arc<RwLock<Arc<View>>>,
+    file: Arc<HistoryFile>,
     pending: Arc<Pending>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -111,18 +121,16 @@ struct Core {
 impl History {
     /// Starts the writer on a file that was opened and checked.
     pub(crate) fn start(db: Database, setup: HistorySetup) -> Result<Self, StorageFault> {
-        let db = Arc::new(db);
-        let fault = |cause| StorageFault::new(FILE, "start", Box::new(cause));
-        let layout = tables::read_layout(&*db).map_err(fault)?;
-        let view = Arc::new(RwLock::new(Arc::new(View::open(&*db).map_err(fault)?)));
-        let pending = Arc::new(Pending::new(layout, &setup));
-        let writer =
-            writer::Writer::new(db, Arc::clone(&pending), Arc::clone(&view), layout, setup);
+        let keep = (setup.keep_changes, setup.keep_audits);
+        let (file, layout) = HistoryFile::open(db, setup.fatal.clone(), keep)
+            .map_err(|cause| StorageFault::new(FILE, "start", cause))?;
+        let (file, pending) = (Arc::new(file), Arc::new(Pending::new(layout, &setup)));
+        let writer = writer::Writer::new(Arc::clone(&file), Arc::clone(&pending), setup.fatal);
         let thread = std::thread::Builder::new()
             .name("history-writer".into())
             .spawn(move || writer.run())
             .map_err(|cause| StorageFault::new(FILE, "start", cause))?;
-        Ok(Self { core: Arc::new(Core { view, pending, writer: Mutex::new(Some(thread)) }) })
+        Ok(Self { core: Arc::new(Core { file, pending, writer: Mutex::new(Some(thread)) }) })
     }
 
     /// Waits until there is room for more. Called before the lock table is locked, so that a slow
@@ -140,6 +148,11 @@ impl History {
     /// Wakes with every change.
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.core.pending.follow()
+    }
+
+    /// Wakes those who follow: changes up to this one are in the state.
+    pub(crate) fn wake(&self, newest: u64) {
+        self.core.pending.wake(newest);
     }
 
     /// What ended in log entries up to and with this one survives a crash.
@@ -183,7 +196,7 @@ impl History {
 
 impl History {
     fn view(&self) -> Arc<View> {
-        Arc::clone(&self.core.view.read())
+        self.core.file.view()
     }
 }
 

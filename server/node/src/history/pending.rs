@@ -124,9 +124,12 @@ impl Pending {
 
     pub(super) fn push(&self, happened: Happened, applied: u64) {
         let mut state = self.state.lock();
+        let newest = happened.changes.last().map(|change| change.revision);
         // What comes again is in memory or in the file. (No record is missed at 0: the first
-        // entry of a log is its members.)
+        // entry of a log is its members.) The state was behind it, and so were those who follow.
         if applied <= state.applied {
+            drop(state);
+            newest.into_iter().for_each(|newest| self.wake(newest));
             return;
         }
         state.applied = applied;
@@ -136,7 +139,6 @@ impl Pending {
             return;
         }
         self.tail.lock().push(&changes, &audits);
-        let newest = changes.last().map(|change| change.revision);
         records.iter().for_each(|record| state.current.push(record));
         state.changes_len += changes.len();
         state.changes.push(changes);
@@ -148,9 +150,27 @@ impl Pending {
         if full {
             self.work.notify_one();
         }
-        if let Some(newest) = newest {
-            self.told.send_replace(newest);
+        newest.into_iter().for_each(|newest| self.wake(newest));
+    }
+
+    pub(super) fn wake(&self, newest: u64) {
+        self.told.send_replace(newest);
+    }
+
+    /// The file has everything up to this entry: it came from a peer.
+    pub(super) fn jump(&self, applied: u64, before_ms: u64) {
+        {
+            let mut state = self.state.lock();
+            state.applied = state.applied.max(applied);
+            self.durable.fetch_max(applied, Ordering::AcqRel);
+            // It ends before what came, and would tell whoever is there that this is the end.
+            *self.tail.lock() = Tail::default();
         }
+        self.set_retention(|retention| retention.before_ms = retention.before_ms.max(before_ms));
+    }
+
+    pub(super) fn retention(&self) -> Retention {
+        self.state.lock().retention
     }
 
     pub(super) fn set_retention(&self, change: impl FnOnce(&mut Retention)) {
@@ -221,7 +241,7 @@ impl Pending {
     pub(super) fn done(&self, job: &Job) {
         let written = {
             let mut state = self.state.lock();
-            self.durable.store(job.applied, Ordering::Release);
+            self.durable.fetch_max(job.applied, Ordering::AcqRel);
             state.writing.take()
         };
         let last = job.changes.iter().rev().find_map(|batch| batch.last());

@@ -3,6 +3,9 @@
 //! Records go into the newest partition in the order in which grants ended. When it is full
 //! another one begins; to forget is to delete the oldest partition whole. So a batch works on
 //! small trees, and nothing is ever removed row by row.
+//!
+//! What comes from a peer goes into partitions of their own, whose names begin with `incoming.`:
+//! nobody reads them until a snapshot makes them the newest ones, which is a change of names.
 
 use leasehold_core::{ClientId, ResourceName};
 use redb::{
@@ -18,6 +21,10 @@ const FIRST: &str = "first";
 const CURRENT: &str = "current";
 const BEFORE_MS: &str = "before_ms";
 const DROPPED_MS: &str = "dropped_ms";
+const STAGED: &str = "incoming";
+const STAGED_FROM_MS: &str = "incoming_from_ms";
+const STAGED_DROPPED_MS: &str = "incoming_dropped_ms";
+const STAGED_BEFORE_MS: &str = "incoming_before_ms";
 
 /// Changes by the number of the first, [`super::journal::BLOCK`] at most. Values: see
 /// `codec::change`.
@@ -42,6 +49,30 @@ pub(super) struct Layout {
     pub(super) before_ms: u64,
     /// When the last of those ended that were dropped.
     pub(super) dropped_ms: u64,
+    /// What came from a peer and counts only with its snapshot.
+    pub(super) staged: Staged,
+}
+
+/// Partitions that nobody reads yet. They hold what ended at `from_ms` or later, in the order in
+/// which it ended, up to the last row that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Staged {
+    /// How many there are, numbered from 0.
+    pub(super) count: u64,
+    pub(super) from_ms: u64,
+    /// What ended up to this instant the peer had dropped before it could be sent.
+    pub(super) dropped_ms: u64,
+    /// What ended before this instant the peer had forgotten.
+    pub(super) before_ms: u64,
+}
+
+/// Where a partition is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shelf {
+    /// Among those that are read.
+    Kept,
+    /// Among those that came from a peer.
+    Staged,
 }
 
 /// The tables of one partition, for writing.
@@ -75,6 +106,7 @@ pub(super) struct View {
     pub(super) changes: Option<ReadOnlyTable<u64, &'static [u8]>>,
     pub(super) audit: Option<ReadOnlyTable<u64, &'static [u8]>>,
     pub(super) dropped_ms: u64,
+    pub(super) before_ms: u64,
 }
 
 /// The names of a partition's tables.
@@ -86,8 +118,12 @@ struct Names {
 }
 
 impl Names {
-    fn new(partition: u64) -> Self {
-        let name = |table: &str| format!("{table}.{partition}");
+    fn new(shelf: Shelf, partition: u64) -> Self {
+        let prefix = match shelf {
+            Shelf::Kept => "",
+            Shelf::Staged => "incoming.",
+        };
+        let name = |table: &str| format!("{prefix}{table}.{partition}");
         Self {
             records: name("records"),
             by_resource: name("by_resource"),
@@ -102,8 +138,12 @@ fn table<K: redb::Key + 'static, V: Value + 'static>(name: &str) -> TableDefinit
 }
 
 impl<'t> Filling<'t> {
-    pub(super) fn open(txn: &'t WriteTransaction, partition: u64) -> Result<Self, TableError> {
-        let names = Names::new(partition);
+    pub(super) fn open(
+        txn: &'t WriteTransaction,
+        shelf: Shelf,
+        partition: u64,
+    ) -> Result<Self, TableError> {
+        let names = Names::new(shelf, partition);
         Ok(Self {
             records: txn.open_table(table(&names.records))?,
             by_resource: txn.open_table(table(&names.by_resource))?,
@@ -114,8 +154,12 @@ impl<'t> Filling<'t> {
 }
 
 /// Removes a partition.
-pub(super) fn delete(txn: &WriteTransaction, partition: u64) -> Result<(), TableError> {
-    let names = Names::new(partition);
+pub(super) fn delete(
+    txn: &WriteTransaction,
+    shelf: Shelf,
+    partition: u64,
+) -> Result<(), TableError> {
+    let names = Names::new(shelf, partition);
     txn.delete_table(table::<u64, &[u8]>(&names.records))?;
     txn.delete_table(table::<Key, bool>(&names.by_resource))?;
     txn.delete_table(table::<Key, ()>(&names.by_client))?;
@@ -123,9 +167,19 @@ pub(super) fn delete(txn: &WriteTransaction, partition: u64) -> Result<(), Table
     Ok(())
 }
 
+/// A staged partition becomes one of those that are read.
+pub(super) fn unveil(txn: &WriteTransaction, staged: u64, kept: u64) -> Result<(), TableError> {
+    let (from, to) = (Names::new(Shelf::Staged, staged), Names::new(Shelf::Kept, kept));
+    txn.rename_table(table::<u64, &[u8]>(&from.records), table::<u64, &[u8]>(&to.records))?;
+    txn.rename_table(table::<Key, bool>(&from.by_resource), table::<Key, bool>(&to.by_resource))?;
+    txn.rename_table(table::<Key, ()>(&from.by_client), table::<Key, ()>(&to.by_client))?;
+    txn.rename_table(table::<Key, ()>(&from.by_time), table::<Key, ()>(&to.by_time))?;
+    Ok(())
+}
+
 impl Partition {
     fn open(txn: &ReadTransaction, partition: u64) -> Result<Option<Self>, redb::Error> {
-        let names = Names::new(partition);
+        let names = Names::new(Shelf::Kept, partition);
         let records = match txn.open_table(table::<u64, &[u8]>(&names.records)) {
             Err(TableError::TableDoesNotExist(_)) => return Ok(None),
             records => records?,
@@ -154,6 +208,7 @@ impl View {
             changes: optional(&txn, CHANGES)?,
             audit: optional(&txn, AUDIT)?,
             dropped_ms: layout.dropped_ms,
+            before_ms: layout.before_ms,
         })
     }
 }
@@ -178,6 +233,12 @@ fn layout(meta: &impl ReadableTable<&'static str, u64>) -> Result<Layout, redb::
         current: get(CURRENT)?,
         before_ms: get(BEFORE_MS)?,
         dropped_ms: get(DROPPED_MS)?,
+        staged: Staged {
+            count: get(STAGED)?,
+            from_ms: get(STAGED_FROM_MS)?,
+            dropped_ms: get(STAGED_DROPPED_MS)?,
+            before_ms: get(STAGED_BEFORE_MS)?,
+        },
     })
 }
 
@@ -188,6 +249,10 @@ pub(super) fn write_layout(txn: &WriteTransaction, layout: Layout) -> Result<(),
     meta.insert(CURRENT, layout.current)?;
     meta.insert(BEFORE_MS, layout.before_ms)?;
     meta.insert(DROPPED_MS, layout.dropped_ms)?;
+    meta.insert(STAGED, layout.staged.count)?;
+    meta.insert(STAGED_FROM_MS, layout.staged.from_ms)?;
+    meta.insert(STAGED_DROPPED_MS, layout.staged.dropped_ms)?;
+    meta.insert(STAGED_BEFORE_MS, layout.staged.before_ms)?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! When a partition is full, and which ones are forgotten.
 
 use super::pending::Retention;
-use super::tables::{self, Filling, Layout};
+use super::tables::{self, Filling, Layout, Shelf};
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 /// Partitions that the bound is spread over: the file holds what it must, and at most about a
@@ -18,39 +18,34 @@ pub(super) fn trim(
     layout: &mut Layout,
     retention: Retention,
 ) -> Result<(), redb::Error> {
-    layout.before_ms = retention.before_ms;
-    if is_full(txn, layout.current, retention)? {
+    layout.before_ms = layout.before_ms.max(retention.before_ms);
+    if is_full(&Filling::open(txn, Shelf::Kept, layout.current)?, retention)? {
         layout.current += 1;
     }
     let mut lens = Vec::new();
     for partition in layout.first..layout.current {
-        lens.push(Filling::open(txn, partition)?.records.len()?);
+        lens.push(Filling::open(txn, Shelf::Kept, partition)?.records.len()?);
     }
     let mut total = lens.iter().sum::<u64>();
     if layout.first <= layout.current {
-        total += Filling::open(txn, layout.current)?.records.len()?;
+        total += Filling::open(txn, Shelf::Kept, layout.current)?.records.len()?;
     }
     for len in lens {
-        let ended = span_ms(&Filling::open(txn, layout.first)?)?;
+        let ended = span_ms(&Filling::open(txn, Shelf::Kept, layout.first)?)?;
         if total - len < retention.keep && !is_over(txn, layout.first, retention)? {
             break;
         }
         layout.dropped_ms = layout.dropped_ms.max(ended.map_or(0, |(_, last)| last));
-        tables::delete(txn, layout.first)?;
+        tables::delete(txn, Shelf::Kept, layout.first)?;
         layout.first += 1;
         total -= len;
     }
     Ok(())
 }
 
-fn is_full(
-    txn: &WriteTransaction,
-    partition: u64,
-    retention: Retention,
-) -> Result<bool, redb::Error> {
-    let filling = Filling::open(txn, partition)?;
+pub(super) fn is_full(filling: &Filling<'_>, retention: Retention) -> Result<bool, redb::Error> {
     let len = filling.records.len()?;
-    let span = span_ms(&filling)?;
+    let span = span_ms(filling)?;
     Ok(len >= (retention.keep / PARTITIONS).clamp(1, PARTITION_MAX)
         || span.is_some_and(|(first, last)| last - first > SPAN_MS || last < retention.before_ms))
 }
@@ -61,7 +56,7 @@ fn is_over(
     partition: u64,
     retention: Retention,
 ) -> Result<bool, redb::Error> {
-    let span = span_ms(&Filling::open(txn, partition)?)?;
+    let span = span_ms(&Filling::open(txn, Shelf::Kept, partition)?)?;
     Ok(span.is_none_or(|(_, last)| last < retention.before_ms))
 }
 

@@ -3,47 +3,30 @@
 //! What a batch costs is the number of rows and of pages that it touches, so each index is filled
 //! in its own order: records that are neighbours in an index then share the copy of a page.
 
+use super::file::HistoryFile;
 use super::generation::Generation;
+use super::intake::{damaged, drop_outrun};
 use super::journal::BLOCK;
 use super::pending::{Job, Pending};
-use super::tables::{self, Filling, Key, Layout, View, client_key, resource_key};
-use super::{FILE, HistorySetup, trim};
+use super::tables::{self, Filling, Key, Shelf, client_key, resource_key};
+use super::{Audited, FILE, trim};
+use crate::change::Change;
 use crate::codec;
-use crate::fatal::{Fatal, Sentinel, StorageFault};
+use crate::fatal::{Fatal, Sentinel};
 use leasehold_core::command::Mode;
-use parking_lot::RwLock;
-use redb::{Database, Durability, WriteTransaction};
+use redb::{ReadableTable, WriteTransaction};
 use std::sync::Arc;
 
 pub(super) struct Writer {
-    db: Arc<Database>,
+    file: Arc<HistoryFile>,
     pending: Arc<Pending>,
-    view: Arc<RwLock<Arc<View>>>,
-    layout: Layout,
     fatal: Fatal,
-    keep_changes: u64,
-    keep_audits: u64,
     scratch: Vec<u8>,
 }
 
 impl Writer {
-    pub(super) fn new(
-        db: Arc<Database>,
-        pending: Arc<Pending>,
-        view: Arc<RwLock<Arc<View>>>,
-        layout: Layout,
-        setup: HistorySetup,
-    ) -> Self {
-        Self {
-            db,
-            pending,
-            view,
-            layout,
-            fatal: setup.fatal,
-            keep_changes: setup.keep_changes,
-            keep_audits: setup.keep_audits,
-            scratch: Vec::new(),
-        }
+    pub(super) fn new(file: Arc<HistoryFile>, pending: Arc<Pending>, fatal: Fatal) -> Self {
+        Self { file, pending, fatal, scratch: Vec::new() }
     }
 
     pub(super) fn run(mut self) {
@@ -51,9 +34,7 @@ impl Writer {
         loop {
             let job = self.pending.next();
             if let Err(cause) = self.write(&job) {
-                let fault = StorageFault::new(FILE, "write and sync", cause);
-                self.fatal.report(&fault);
-                self.pending.fail(&fault);
+                self.pending.fail(&self.file.broken(cause));
                 break;
             }
             self.pending.done(&job);
@@ -65,28 +46,26 @@ impl Writer {
     }
 
     fn write(&mut self, job: &Job) -> Result<(), redb::Error> {
-        let mut txn = self.db.begin_write()?;
-        txn.set_durability(Durability::Immediate)?;
-        let mut layout = Layout { applied: job.applied, ..self.layout };
-        {
-            let mut filling = Filling::open(&txn, layout.current)?;
-            insert_records(&mut filling, &job.generation, &mut self.scratch)?;
-            insert_indexes(&mut filling, &job.generation)?;
-        }
-        insert_changes(&txn, job, &mut self.scratch)?;
-        insert_audits(&txn, job, &mut self.scratch)?;
-        trim::trim(&txn, &mut layout, job.retention)?;
-        trim::trim_changes(&txn, self.keep_changes)?;
-        trim::trim_audits(&txn, self.keep_audits)?;
-        tables::write_layout(&txn, layout)?;
-        txn.commit()?;
-        self.layout = layout;
-        *self.view.write() = Arc::new(View::open(&*self.db)?);
-        Ok(())
+        let (file, scratch) = (&self.file, &mut self.scratch);
+        file.transact(|txn, books| {
+            books.layout.applied = books.layout.applied.max(job.applied);
+            {
+                let mut filling = Filling::open(txn, Shelf::Kept, books.layout.current)?;
+                insert_records(&mut filling, &job.generation, scratch)?;
+                insert_indexes(&mut filling, &job.generation)?;
+            }
+            let changes = job.changes.iter().flat_map(|batch| batch.iter());
+            append_changes(txn, changes, scratch)?;
+            insert_audits(txn, &job.audits, scratch)?;
+            drop_outrun(txn, books)?;
+            trim::trim(txn, &mut books.layout, job.retention)?;
+            trim::trim_changes(txn, file.keep_changes)?;
+            trim::trim_audits(txn, file.keep_audits)
+        })
     }
 }
 
-fn insert_records(
+pub(super) fn insert_records(
     filling: &mut Filling<'_>,
     generation: &Generation,
     scratch: &mut Vec<u8>,
@@ -103,7 +82,10 @@ fn insert_records(
     Ok(())
 }
 
-fn insert_indexes(filling: &mut Filling<'_>, generation: &Generation) -> Result<(), redb::Error> {
+pub(super) fn insert_indexes(
+    filling: &mut Filling<'_>,
+    generation: &Generation,
+) -> Result<(), redb::Error> {
     let records = generation.records();
     for (key, at) in sorted(generation, |at| resource_key(&records[at].grant.resource)) {
         filling.by_resource.insert(key, records[at].grant.mode == Mode::Exclusive)?;
@@ -117,15 +99,17 @@ fn insert_indexes(filling: &mut Filling<'_>, generation: &Generation) -> Result<
     Ok(())
 }
 
-fn insert_changes(
+/// Adds the changes that are not there yet: a peer may have sent what the log brings, too.
+pub(super) fn append_changes<'a>(
     txn: &WriteTransaction,
-    job: &Job,
+    changes: impl Iterator<Item = &'a Change>,
     scratch: &mut Vec<u8>,
 ) -> Result<(), redb::Error> {
     let mut table = txn.open_table(tables::CHANGES)?;
-    let all: Vec<_> = job.changes.iter().flat_map(|batch| batch.iter()).cloned().collect();
-    // A snapshot that took the place of entries leaves a hole in the numbers.
-    for run in all.chunk_by(|a, b| a.revision + 1 == b.revision) {
+    let newest = newest_change(&table)?;
+    let new: Vec<_> = changes.filter(|change| change.revision > newest).cloned().collect();
+    // A snapshot that took the place of entries may leave a hole in the numbers.
+    for run in new.chunk_by(|a, b| a.revision + 1 == b.revision) {
         for block in run.chunks(BLOCK) {
             scratch.clear();
             codec::encode_changes(block, scratch);
@@ -135,13 +119,22 @@ fn insert_changes(
     Ok(())
 }
 
-fn insert_audits(
+/// The number of the newest change that is there; 0 if none is.
+pub(super) fn newest_change(
+    table: &impl ReadableTable<u64, &'static [u8]>,
+) -> Result<u64, redb::Error> {
+    let Some((first, block)) = table.last()? else { return Ok(0) };
+    let block = codec::decode_changes(first.value(), block.value()).map_err(damaged)?;
+    Ok(block.last().map_or(first.value(), |change| change.revision))
+}
+
+pub(super) fn insert_audits(
     txn: &WriteTransaction,
-    job: &Job,
+    audits: &[Audited],
     scratch: &mut Vec<u8>,
 ) -> Result<(), redb::Error> {
     let mut table = txn.open_table(tables::AUDIT)?;
-    for audited in &job.audits {
+    for audited in audits {
         scratch.clear();
         codec::encode_audit(audited.at_ms, &audited.record, scratch);
         table.insert(audited.revision, scratch.as_slice())?;

@@ -6,15 +6,10 @@ use crate::config::{NodeConfig, PeerConfig};
 use crate::log::LogStore;
 use crate::state::Shared;
 use crate::types::{LogId, Member, Membership};
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The version of the commands that this binary applies, as its peers are told.
 pub(crate) const COMMANDS: u16 = 1;
-
-/// Peers that are remembered: more than any cluster has, and few enough for a liar.
-const SEEN_MAX: usize = 256;
 
 /// This node in the eyes of others, and the others in its own.
 #[derive(Debug)]
@@ -24,8 +19,6 @@ pub(crate) struct Identity {
     founders: Option<u32>,
     shared: Arc<Shared>,
     log: LogStore,
-    /// What each peer has last said of itself.
-    seen: Mutex<BTreeMap<u64, About>>,
 }
 
 impl Identity {
@@ -44,24 +37,12 @@ impl Identity {
             peer: peers.map(|peers| peers.advertise.clone()).unwrap_or_default(),
         };
         let founders = peers.and_then(founders_number);
-        Self { id: config.id, about, founders, shared, log, seen: Mutex::default() }
+        Self { id: config.id, about, founders, shared, log }
     }
 
     /// This node as a member of a cluster.
     pub(crate) fn member(&self) -> Member {
         member_of(&self.about)
-    }
-
-    /// What a peer has last said of itself.
-    pub(crate) fn seen(&self, peer: u64) -> Option<About> {
-        self.seen.lock().get(&peer).cloned()
-    }
-
-    pub(super) fn saw(&self, peer: u64, about: About) {
-        let mut seen = self.seen.lock();
-        if seen.len() < SEEN_MAX || seen.contains_key(&peer) {
-            seen.insert(peer, about);
-        }
     }
 
     pub(super) fn hello(&self, to: u64) -> Hello {

@@ -55,7 +55,7 @@ pub(crate) struct Line {
 
 impl Line {
     /// To a member.
-    pub(super) fn new(us: Arc<Identity>, peer: u64, member: &Member) -> Self {
+    pub(crate) fn new(us: Arc<Identity>, peer: u64, member: &Member) -> Self {
         let (address, incarnation) = (member.peer.clone(), Some(member.incarnation));
         Self { us, peer, address, incarnation, frames: None }
     }
@@ -91,7 +91,7 @@ impl Line {
     }
 
     /// One question and its answer.
-    pub(super) async fn call(
+    pub(crate) async fn call(
         &mut self,
         message: Vec<u8>,
         within: Duration,
@@ -138,7 +138,6 @@ impl Line {
             Welcome::Refused(why) => Err(unwelcome(why)),
             Welcome::Protocol { version, about, standing } => {
                 self.judge(version, &about, &standing).map_err(unwelcome)?;
-                self.us.saw(self.peer, about.clone());
                 Ok((open.frames, about, standing))
             }
         }

@@ -100,14 +100,11 @@ async fn connection(stream: TcpStream, host: Host, full: bool) -> io::Result<()>
     let hello = codec::decode_hello(&first?).map_err(io::Error::other)?;
     let judged = if full { Err(Unwelcome::Full) } else { host.us.judge(&hello) };
     let welcome = match &judged {
-        Ok(version) => {
-            host.us.saw(hello.from, hello.caller.clone());
-            Welcome::Protocol {
-                version: *version,
-                about: host.us.about(),
-                standing: host.us.standing(hello.from),
-            }
-        }
+        Ok(version) => Welcome::Protocol {
+            version: *version,
+            about: host.us.about(),
+            standing: host.us.standing(hello.from),
+        },
         Err(why) => {
             tracing::warn!(node = hello.from, %why, "a peer was turned away");
             Welcome::Refused(why.clone())

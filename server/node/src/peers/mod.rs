@@ -6,7 +6,7 @@
 //! | `line` | one connection to one peer: the handshake, questions and answers in order |
 //! | `network` | what openraft asks of a network; appends are pipelined |
 //! | `session` | requests of clients on their way to the leader |
-//! | `snapshot` | a snapshot on its way: sent chunk by chunk, spooled where it arrives |
+//! | `snapshot` | a snapshot on its way, with the history that belongs to it |
 //! | `listener`, `serve` | the other end |
 //!
 //! Frames are length-delimited (tokio-util); what is in them is `codec::peer`. What must stay true:

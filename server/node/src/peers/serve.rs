@@ -3,7 +3,9 @@
 use super::Frames;
 use super::listener::Host;
 use super::snapshot::Arriving;
-use crate::codec::{self, Ask, Told};
+use crate::codec::{self, Ask, SnapshotAsk, Told};
+use crate::history::History;
+use crate::state::StateMachine;
 use crate::types::{AppendAsk, AppendTold, LogId, Snapshot, TypeConfig, Vote};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -39,7 +41,7 @@ pub(super) async fn serve(mut frames: Frames, host: Host) -> io::Result<()> {
                 Some(frame) => {
                     let ask = codec::decode_ask(&frame?).map_err(io::Error::other)?;
                     if let Ask::Session = ask {
-                        return serving.session(frames).await;
+                        return serving.host.session(frames).await;
                     }
                     serving.answer(ask).await
                 }
@@ -77,34 +79,17 @@ impl Serving {
             Ask::Transfer(ask) => {
                 Some(told(self.host.raft.handle_transfer_leader(ask).await, Told::Transfer))
             }
-            Ask::Snapshot(ask) => match Arriving::new(ask, &self.host.dir) {
-                Ok(arriving) if arriving.is_empty() => {
-                    Some(Told::Unable("a snapshot without chunks".to_owned()))
-                }
-                Ok(arriving) => {
-                    self.snapshot = Some(arriving);
-                    Some(Told::GoOn)
-                }
-                Err(error) => Some(Told::Unable(error.to_string())),
-            },
+            Ask::Snapshot(ask) => Some(self.snapshot(ask).await),
+            Ask::Parcel(parcel) => {
+                let Some(arriving) = &mut self.snapshot else {
+                    return Some(Told::Unable("a history of no snapshot".to_owned()));
+                };
+                Some(told(arriving.parcel(parcel).await, |()| Told::GoOn))
+            }
             Ask::Chunk(chunk) => Some(self.chunk(chunk).await),
-            Ask::ReadIndex => Some(told(self.read_index().await, Told::ReadIndex)),
+            Ask::ReadIndex => Some(told(self.host.read_index().await, Told::ReadIndex)),
             Ask::Session => Some(Told::Unable("a session begins with itself".to_owned())),
         }
-    }
-
-    async fn session(self, frames: Frames) -> io::Result<()> {
-        match self.host.answers.get() {
-            Some(answers) => super::session::serve(frames, Arc::clone(answers)).await,
-            // It has only just started: the other end finds the connection closed.
-            None => Ok(()),
-        }
-    }
-
-    /// Whatever was answered before this question is in the state at that entry.
-    async fn read_index(&self) -> Result<u64, &'static str> {
-        self.host.confirmer.confirm().await.map_err(|_| "this node does not lead")?;
-        Ok(self.host.shared.applied().map_or(0, |id| id.index))
     }
 
     /// A stream that ended with a refusal is begun anew: the peer knows that what it had asked
@@ -140,11 +125,25 @@ impl Serving {
         }
     }
 
+    async fn snapshot(&mut self, ask: SnapshotAsk) -> Told {
+        let history = match self.host.history().await {
+            Ok(history) => history,
+            Err(fatal) => return Told::Unable(fatal.to_string()),
+        };
+        match Arriving::begin(ask, &self.host.dir, history).await {
+            Ok((arriving, reach)) => {
+                self.snapshot = Some(arriving);
+                Told::Reach(reach)
+            }
+            Err(error) => Told::Unable(error.to_string()),
+        }
+    }
+
     async fn chunk(&mut self, chunk: Vec<u8>) -> Told {
         let Some(arriving) = &mut self.snapshot else {
             return Told::Unable("a chunk of no snapshot".to_owned());
         };
-        match arriving.add(chunk).await {
+        match arriving.chunk(chunk).await {
             Ok(None) => Told::GoOn,
             Ok(Some((vote, snapshot))) => {
                 self.snapshot = None;
@@ -156,7 +155,37 @@ impl Serving {
 }
 
 impl Host {
+    async fn session(self, frames: Frames) -> io::Result<()> {
+        match self.answers.get() {
+            Some(answers) => super::session::serve(frames, Arc::clone(answers)).await,
+            // It has only just started: the other end finds the connection closed.
+            None => Ok(()),
+        }
+    }
+
+    /// Whatever was answered before this question is in the state at that entry.
+    async fn read_index(&self) -> Result<u64, &'static str> {
+        self.confirmer.confirm().await.map_err(|_| "this node does not lead")?;
+        Ok(self.shared.applied().map_or(0, |id| id.index))
+    }
+
+    async fn history(&self) -> Result<History, Fatal<TypeConfig>> {
+        let history = self.raft.with_state_machine(|machine: &mut StateMachine| {
+            let history = machine.history().clone();
+            Box::pin(async move { history })
+        });
+        history.await
+    }
+
     async fn install(&self, vote: Vote, snapshot: Snapshot) -> Told {
+        // Another transfer may have begun since. Without its history the snapshot would leave a
+        // hole in this node's.
+        let upto = snapshot.meta.last_log_id.map_or(0, |id| id.index);
+        match self.history().await {
+            Ok(history) if history.is_whole(upto) => {}
+            Ok(_) => return Told::Unable("its history is not here any more".to_owned()),
+            Err(fatal) => return Told::Unable(fatal.to_string()),
+        }
         // openraft panics on a snapshot that no leader of this cluster could have sent.
         if let Err(why) = self.fits(&vote, snapshot.meta.last_log_id) {
             return Told::Unable(why.to_owned());

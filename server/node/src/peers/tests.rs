@@ -1,22 +1,31 @@
 //! Three nodes in one process, over real connections.
 
+use crate::administer::Operator;
 use crate::answer::Call;
-use crate::change::ChangeKind;
+use crate::change::{Change, ChangeKind};
 use crate::config::{NodeConfig, PeerConfig};
+use crate::history::{Filter, History, Next};
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::runtime;
 use crate::watch::{WatchFilter, Watched};
-use leasehold_core::{ClientId, Owner, Principal, ResourceName, command};
+use leasehold_core::{ClientId, Owner, Principal, ResourceName, Token, command};
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-async fn start(config: NodeConfig) -> Node {
+async fn open(config: &NodeConfig) -> Node {
     let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
-    Node::start(config, metrics).await.expect("the node starts")
+    Node::open(config, metrics).await.expect("the node opens its files")
+}
+
+async fn start(config: NodeConfig) -> Node {
+    let node = open(&config).await;
+    node.take_part(&config).await.expect("the node has its place");
+    node
 }
 
 fn acquire(node: &Node, resource: &str) -> command::Acquire {
@@ -48,11 +57,17 @@ async fn token(node: &Node, resource: &str) -> u64 {
 struct Cluster {
     dirs: Vec<TempDir>,
     founders: BTreeMap<u64, String>,
+    events_max: u64,
     nodes: BTreeMap<u64, Node>,
 }
 
 impl Cluster {
     async fn of(size: u64) -> Self {
+        Self::keeping(size, 262_144).await
+    }
+
+    /// With a number of changes that watchers can still be told of.
+    async fn keeping(size: u64, events_max: u64) -> Self {
         let ports: Vec<TcpListener> =
             (0..size).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
         let founders = (1..)
@@ -61,7 +76,7 @@ impl Cluster {
             .collect();
         drop(ports);
         let dirs = (0..size).map(|_| TempDir::new().expect("a directory")).collect();
-        let mut cluster = Self { dirs, founders, nodes: BTreeMap::new() };
+        let mut cluster = Self { dirs, founders, events_max, nodes: BTreeMap::new() };
         let starting = (1..=size).map(|id| start(cluster.config(id)));
         let started = futures_util::future::join_all(starting).await;
         cluster.nodes = (1..).zip(started).collect();
@@ -70,7 +85,12 @@ impl Cluster {
 
     fn config(&self, id: u64) -> NodeConfig {
         let dir = self.dirs[id as usize - 1].path().join("data");
-        let mut config = NodeConfig { reserve_bytes: 0, ..NodeConfig::new(id, dir) };
+        let mut config = NodeConfig {
+            reserve_bytes: 0,
+            events_max: self.events_max,
+            snapshot_log_bytes: 16 << 10,
+            ..NodeConfig::new(id, dir)
+        };
         let address = self.founders[&id].clone();
         config.peers = Some(PeerConfig {
             listen: address.clone(),
@@ -78,6 +98,25 @@ impl Cluster {
             founders: self.founders.clone(),
         });
         config
+    }
+
+    /// One more node, that belongs to no cluster yet.
+    fn newcomer(&mut self) -> NodeConfig {
+        let id = self.founders.len() as u64 + 1;
+        let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        self.founders.insert(id, port.local_addr().expect("bound").to_string());
+        self.dirs.push(TempDir::new().expect("a directory"));
+        let mut config = self.config(id);
+        if let Some(peers) = &mut config.peers {
+            peers.founders = BTreeMap::new();
+        }
+        config
+    }
+
+    async fn shutdown(self) {
+        for node in self.nodes.into_values() {
+            node.shutdown().await;
+        }
     }
 
     async fn leader(&self) -> u64 {
@@ -114,8 +153,112 @@ async fn three_nodes_replicate_and_outlive_their_leader() {
         runtime::sleep(Duration::from_millis(20)).await;
     }
     cluster.nodes.insert(leader, again);
-    for (_, node) in cluster.nodes {
-        node.shutdown().await;
+    cluster.shutdown().await;
+}
+
+/// Locks that are taken, given back and, now and then, taken away by an operator.
+async fn work(node: &Node, rounds: u64) {
+    for round in 0..rounds {
+        let name = format!("r/{}", round % 40);
+        let token = token(node, &name).await;
+        let resource = ResourceName::parse(&name).expect("a name");
+        if round % 50 == 7 {
+            let now = command::ForceWhen::Now;
+            let forced = node.force_release(Call::now(), operator(), resource, Token(token), now);
+            forced.await.expect("it is held");
+        } else {
+            let principal = Principal::parse("anonymous").expect("a name");
+            let caller = command::Caller { principal, client: None };
+            let grant = command::GrantRef { resource, token: Token(token), caller };
+            node.release(Call::now(), grant).await.expect("it is held");
+        }
+    }
+}
+
+fn operator() -> Operator {
+    let by = Principal::parse("anonymous").expect("a name");
+    Operator { by, source: Arc::from("127.0.0.1"), reason: Arc::from("stuck") }
+}
+
+/// Leaves nothing in the leader's log that a snapshot covers.
+async fn purge(node: &Node) {
+    let raft = node.inner_raft();
+    raft.trigger().snapshot().await.expect("raft runs");
+    let applied = raft.data_metrics().borrow_watched().last_applied;
+    let index = applied.expect("entries").index;
+    while raft.data_metrics().borrow_watched().snapshot.is_none_or(|s| s.index < index) {
+        runtime::sleep(Duration::from_millis(20)).await;
+    }
+    raft.trigger().purge_log(index).await.expect("raft runs");
+    while raft.data_metrics().borrow_watched().purged.is_none_or(|id| id.index < index) {
+        runtime::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn history(node: &Node) -> &History {
+    &node.inner.history
+}
+
+/// Tokens of all grants on record, in the order of a list.
+fn ended(node: &Node) -> Vec<u64> {
+    let (mut tokens, mut before) = (Vec::new(), None);
+    loop {
+        let page = history(node).page(&Filter::EndedUntil(u64::MAX), before, 100);
+        let page = page.expect("readable");
+        tokens.extend(page.records.iter().map(|record| record.grant.token.0));
+        before = page.next;
+        if before.is_none() {
+            return tokens;
+        }
+    }
+}
+
+fn deeds(node: &Node) -> Vec<u64> {
+    let deeds = history(node).audit(None, 10_000).expect("readable");
+    deeds.into_iter().map(|deed| deed.revision).collect()
+}
+
+/// What a watcher is told after a change: changes, or the end of a gap.
+fn told(node: &Node, after: u64) -> Vec<Result<Change, u64>> {
+    let (mut at, mut told) = (after, Vec::new());
+    while at < node.revision() {
+        match history(node).changes(at, node.revision(), 512).expect("readable") {
+            Next::Changes(changes) => {
+                at = changes.last().expect("there is more").revision;
+                told.extend(changes.into_iter().map(Ok));
+            }
+            Next::Gap { to } => {
+                told.push(Err(to));
+                at = to;
+            }
+        }
+    }
+    told
+}
+
+/// A cluster of which one node was away for long, and who leads.
+async fn with_one_away(events_max: u64) -> (Cluster, u64, u64, u64) {
+    let mut cluster = Cluster::keeping(3, events_max).await;
+    let leader = cluster.leader().await;
+    work(&cluster.nodes[&leader], 20).await;
+    let away = *cluster.nodes.keys().find(|id| **id != leader).expect("three nodes");
+    let gone = cluster.nodes.remove(&away).expect("it is one of them");
+    caught_up(&gone, &cluster.nodes[&leader]).await;
+    let seen = gone.revision();
+    gone.shutdown().await;
+    drop(gone);
+    let node = &cluster.nodes[&leader];
+    work(node, 400).await;
+    purge(node).await;
+    work(node, 20).await;
+    (cluster, leader, away, seen)
+}
+
+/// Waits until a node has all that another one has.
+async fn caught_up(node: &Node, with: &Node) {
+    let mut news = history(node).follow();
+    while node.revision() < with.revision() {
+        news.changed().await.expect("it lives");
     }
 }
 
@@ -149,31 +292,76 @@ async fn a_node_that_follows_streams_what_it_applies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_was_away_for_long_gets_a_snapshot() {
+async fn a_node_that_was_away_for_long_gets_a_snapshot_and_its_history() {
+    let (mut cluster, leader, away, seen) = with_one_away(262_144).await;
+    let again = start(cluster.config(away)).await;
+    let node = &cluster.nodes[&leader];
+    caught_up(&again, node).await;
+    assert_eq!(again.digest(), node.digest());
+    assert_eq!(ended(&again), ended(node));
+    assert_eq!(ended(&again).len(), 440);
+    assert_eq!(deeds(&again), deeds(node));
+    assert!(deeds(&again).len() > 8);
+    let missed = told(&again, seen);
+    assert!(missed.iter().all(Result::is_ok), "nothing is missing");
+    assert_eq!(missed, told(node, seen));
+    assert_eq!(told(&again, 0), told(node, 0));
+    assert_eq!(history(&again).complete_since_ms(), 0);
+    cluster.nodes.insert(away, again);
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_hears_of_a_gap_where_the_leader_had_dropped_changes() {
+    let (mut cluster, leader, away, seen) = with_one_away(300).await;
+    let again = start(cluster.config(away)).await;
+    let node = &cluster.nodes[&leader];
+    caught_up(&again, node).await;
+    let told = told(&again, seen);
+    let oldest = history(node).oldest_change().expect("readable").expect("some are kept");
+    assert!(oldest > seen + 1, "{oldest} and {seen}");
+    assert_eq!(told[0], Err(oldest - 1), "what is missing is told first");
+    let rest: Vec<u64> = told[1..].iter().flatten().map(|change| change.revision).collect();
+    assert_eq!(rest, (oldest..=node.revision()).collect::<Vec<_>>());
+    assert_eq!(ended(&again), ended(node), "grants are kept for longer");
+    cluster.nodes.insert(away, again);
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_node_gets_all_of_the_history() {
     let mut cluster = Cluster::of(3).await;
     let leader = cluster.leader().await;
-    let away = *cluster.nodes.keys().find(|id| **id != leader).expect("three nodes");
-    let gone = cluster.nodes.remove(&away).expect("it is one of them");
-    gone.shutdown().await;
-    drop(gone);
+    work(&cluster.nodes[&leader], 100).await;
+    purge(&cluster.nodes[&leader]).await;
+    let config = cluster.newcomer();
     let node = &cluster.nodes[&leader];
-    for round in 0..1_500 {
-        token(node, &format!("r/{round}")).await;
-    }
-    node.inner_raft().trigger().snapshot().await.expect("raft runs");
-    let applied = node.inner_raft().data_metrics().borrow_watched().last_applied;
-    let index = applied.expect("entries").index;
-    while node.inner_raft().data_metrics().borrow_watched().snapshot.is_none_or(|s| s.index < index)
-    {
-        runtime::sleep(Duration::from_millis(20)).await;
-    }
-    node.inner_raft().trigger().purge_log(index).await.expect("raft runs");
+    let new = open(&config).await;
+    let member = new.inner.identity.member();
+    let (taken, joined) =
+        tokio::join!(new.take_part(&config), node.inner_raft().add_learner(4, member, false));
+    taken.expect("it is taken in");
+    joined.expect("it may learn");
+    caught_up(&new, node).await;
+    assert_eq!((ended(&new), deeds(&new)), (ended(node), deeds(node)));
+    assert_eq!(told(&new, 0), told(node, 0));
+    cluster.nodes.insert(4, new);
+    cluster.shutdown().await;
+}
 
-    let again = start(cluster.config(away)).await;
-    assert!(again.revision() >= node.revision());
-    assert_eq!(again.digest(), node.digest());
-    cluster.nodes.insert(away, again);
-    for (_, node) in cluster.nodes {
-        node.shutdown().await;
+/// openraft keeps the newest thousand entries beyond a snapshot, and purges 500 at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_node_snapshots_and_purges_by_itself() {
+    let cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    work(&cluster.nodes[&leader], 900).await;
+    for node in cluster.nodes.values() {
+        let mut purged = node.inner_raft().data_metrics();
+        let limit = runtime::now() + Duration::from_secs(120);
+        while purged.borrow_watched().purged.is_none_or(|id| id.index < 500) {
+            let changed = runtime::timeout_at(limit, purged.changed()).await;
+            changed.expect("it purges its log within two minutes").expect("raft runs");
+        }
     }
+    cluster.shutdown().await;
 }

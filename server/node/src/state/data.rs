@@ -5,7 +5,8 @@ use super::incoming::Spool;
 use super::slots::SlotChunks;
 use crate::codec::DecodeError;
 use crate::fatal::StorageFault;
-use leasehold_core::row::Row;
+use crate::history::History;
+use leasehold_core::row::{Head, Row};
 use leasehold_core::{ImportError, LockTable};
 
 /// What the chunks of a snapshot amount to.
@@ -23,6 +24,8 @@ pub(crate) struct Totals {
 pub(crate) struct SnapshotData {
     source: Source,
     totals: Totals,
+    /// What goes along with it to a peer.
+    history: Option<History>,
 }
 
 #[derive(Debug)]
@@ -51,8 +54,8 @@ pub(crate) enum SnapshotError {
     },
     #[error("more than its {of} chunks came")]
     Surplus { of: u32 },
-    #[error("the task that kept it was lost")]
-    Lost,
+    #[error("it does not begin with its counters")]
+    NoHead,
     #[error("it holds {found:?} and promises {promised:?}")]
     Totals { found: Totals, promised: Totals },
     #[error("its rows contradict each other")]
@@ -61,11 +64,29 @@ pub(crate) enum SnapshotError {
 
 impl SnapshotData {
     pub(super) fn in_slot(chunks: SlotChunks, totals: Totals) -> Self {
-        Self { source: Source::Slot(chunks), totals }
+        Self { source: Source::Slot(chunks), totals, history: None }
     }
 
     pub(super) fn spooled(chunks: Spool, totals: Totals) -> Self {
-        Self { source: Source::Spool(chunks), totals }
+        Self { source: Source::Spool(chunks), totals, history: None }
+    }
+
+    pub(super) fn with_history(self, history: History) -> Self {
+        Self { history: Some(history), ..self }
+    }
+
+    /// The history that goes at least as far as this snapshot.
+    pub(crate) fn history(&self) -> Option<&History> {
+        self.history.as_ref()
+    }
+
+    /// The counters that it begins with. Blocks like [`Self::chunk`].
+    pub(crate) fn head(&self) -> Result<Head, SnapshotError> {
+        let mut rows = Rows { data: self, joiner: Joiner::default(), next: 0, failed: None };
+        match rows.advance()? {
+            Some(Row::Head(head)) => Ok(head),
+            _ => Err(SnapshotError::NoHead),
+        }
     }
 
     pub(crate) fn totals(&self) -> Totals {

@@ -50,6 +50,11 @@ impl StateMachine {
         self.slots.active().map_or(0, |head| head.bytes)
     }
 
+    /// What a peer's snapshot needs besides the table.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
     async fn apply_chunk(&self, items: Vec<EntryResponder<TypeConfig>>) {
         self.history.room().await;
         let mut responders = Vec::with_capacity(items.len());
@@ -142,12 +147,19 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         *self.shared.position.lock() =
             Position { last: meta.last_log_id, membership: meta.last_membership.clone() };
         self.sink.replaced(&current);
+        let newest = current.revision();
+        drop(current);
+        // Whoever follows looks at the table first: it must be the new one.
+        self.history.wake(newest);
         Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {
         let current = self.slots.current().map_err(|fault| fault.to_io())?;
-        Ok(current.map(|(meta, snapshot)| Snapshot { meta, snapshot }))
+        Ok(current.map(|(meta, snapshot)| {
+            let snapshot = snapshot.with_history(self.history.clone());
+            Snapshot { meta, snapshot }
+        }))
     }
 }
 
@@ -168,11 +180,8 @@ fn install(
         (number < totals.chunks).then(|| snapshot.chunk(number)).transpose()
     };
     let upto = meta.last_log_id.map_or(0, |id| id.index);
-    let settle = || {
-        // What ended between here and there is in no log of this node.
-        history.push(Happened::default(), upto);
-        history.flush(upto)
-    };
+    // What ended between here and there is in no log of this node: it came from the peer.
+    let settle = || history.adopt(upto, &table);
     slots.write(meta, chunks, || totals, settle)?;
     Ok(table)
 }

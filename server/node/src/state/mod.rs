@@ -16,6 +16,8 @@
 //! - **S2** A slot becomes valid by one durable row, after all its chunks are durable, and after
 //!   the history is durable up to the same log entry.
 //! - **S3** Writing a snapshot holds no lock that applying or reading needs.
+//! - **S4** A snapshot of a peer's is taken over only after what the history lacked up to it has
+//!   come; both become durable one after the other, the history first. See `history::intake`.
 
 mod build;
 mod chunk;
@@ -24,6 +26,8 @@ mod incoming;
 mod machine;
 pub(crate) mod slots;
 
+#[cfg(test)]
+mod handover_tests;
 #[cfg(test)]
 mod tests;
 

@@ -17,26 +17,33 @@ use redb::{Database, ReadableTable};
 use std::sync::Arc;
 use std::time::Duration;
 
-struct Node {
-    machine: StateMachine,
-    shared: Arc<Shared>,
+pub(super) struct Node {
+    pub(super) machine: StateMachine,
+    pub(super) shared: Arc<Shared>,
     slots: Arc<SlotStore>,
-    history: History,
+    pub(super) history: History,
     heard: Arc<Heard>,
 }
 
-fn node(state: Database, history: Database) -> Node {
-    let fatal = Fatal::new();
-    let loaded = slots::load(&state).expect("the snapshot is whole");
-    let setup = HistorySetup {
-        fatal: fatal.clone(),
+pub(super) fn history_setup() -> HistorySetup {
+    HistorySetup {
+        fatal: Fatal::new(),
         pending_max: 10_000,
         batch: 5_000,
         settle: Duration::from_secs(3600),
         keep: 1_000_000,
         keep_changes: 262_144,
         keep_audits: 1_000,
-    };
+    }
+}
+
+fn node(state: Database, history: Database) -> Node {
+    node_with(state, history, history_setup())
+}
+
+pub(super) fn node_with(state: Database, history: Database, setup: HistorySetup) -> Node {
+    let fatal = setup.fatal.clone();
+    let loaded = slots::load(&state).expect("the snapshot is whole");
     let history = History::start(history, setup).expect("it starts");
     let (head, table) = loaded.unzip();
     let position = head.as_ref().map_or_else(Position::default, |head| Position {
@@ -56,7 +63,7 @@ fn node(state: Database, history: Database) -> Node {
     Node { machine, shared, slots, history, heard }
 }
 
-fn new_node() -> Node {
+pub(super) fn new_node() -> Node {
     let (state, history) = (Disk::default(), Disk::default());
     node(database(&state, slots::create), database(&history, history::tables::create))
 }
@@ -69,18 +76,18 @@ fn entries(indexes: std::ops::Range<u64>) -> Vec<Entry> {
     indexes.map(|index| busy_entry(1, index)).collect()
 }
 
-async fn build(machine: &mut StateMachine) -> (SnapshotMeta, SnapshotData) {
+pub(super) async fn build(machine: &mut StateMachine) -> (SnapshotMeta, SnapshotData) {
     let mut builder = machine.try_create_snapshot_builder(true).await.expect("it is not declined");
     let built = builder.build_snapshot().await.expect("it is written");
     (built.meta, built.snapshot)
 }
 
-fn chunks(data: &SnapshotData) -> Vec<Vec<u8>> {
+pub(super) fn chunks(data: &SnapshotData) -> Vec<Vec<u8>> {
     (0..data.totals().chunks).map(|number| data.chunk(number).expect("there")).collect()
 }
 
 /// As it arrives at a peer.
-fn received(totals: Totals, chunks: &[Vec<u8>]) -> Result<SnapshotData, SnapshotError> {
+pub(super) fn received(totals: Totals, chunks: &[Vec<u8>]) -> Result<SnapshotData, SnapshotError> {
     let dir = tempfile::tempdir().expect("a directory");
     let mut incoming = Incoming::create(dir.path(), totals)?;
     chunks.iter().try_for_each(|chunk| incoming.add(chunk))?;

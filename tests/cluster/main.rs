@@ -1,0 +1,11 @@
+//! Several nodes, each a real process: what clients see when nodes die, freeze and come back.
+
+mod answers;
+mod kill;
+mod place;
+
+use leasehold_harness::Nodes;
+
+fn nodes() -> Nodes {
+    Nodes::of(env!("CARGO_BIN_EXE_leasehold"))
+}
