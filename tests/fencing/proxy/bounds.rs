@@ -71,7 +71,7 @@ fn writes_that_lost_their_clients_are_bounded_as_well() {
     for link in &mut links {
         link.answer("201 Created", "");
     }
-    eventually("they are over", || proxy.metric("fence{what=\"in_flight\"}") == 0.0);
+    eventually("they are over", || proxy.metric("writes_in_flight") == 0.0);
     let mut client = begin_put(&proxy, "/a", "t", 33);
     let mut link = upstream.accept();
     link.request();
@@ -106,7 +106,7 @@ fn resources_beyond_the_bound_share_a_floor() {
         let status = begin_put(&proxy, &format!("/{resource}"), resource, token).finish().status;
         assert_eq!(status, 201, "{resource}");
     }
-    assert_eq!(proxy.metric("fence{what=\"folded\"}"), 1.0);
+    assert_eq!(proxy.metric("folded_total"), 1.0);
     // Older than everything that is kept apart: taken for stale, though nobody overtook it.
     let problem = begin_put(&proxy, "/d", "d", 9).finish().problem(412, "stale_token");
     assert_eq!(problem["highest_token"], 10);

@@ -21,7 +21,7 @@ fn killed_between_persisting_and_forwarding_it_still_refuses_the_older_token() {
     link.request();
     // 34 is recorded, and not forwarded: the older write is in flight.
     let _newer = begin_put(&proxy, "/newer", "r", 34);
-    eventually("34 is recorded", || proxy.metric("fence{what=\"raises\"}") == 2.0);
+    eventually("34 is recorded", || proxy.metric("raises_total") == 2.0);
     proxy.kill9();
     link.closed();
     let died = Instant::now();

@@ -68,8 +68,8 @@ fn a_thousand_connections_write_at_once() {
     }
     println!(
         "1,000 connections, 1,000 resources: {} tokens recorded in {} commits",
-        proxy.metric("fence{what=\"raises\"}"),
-        proxy.metric("fence{what=\"commits\"}")
+        proxy.metric("raises_total"),
+        proxy.metric("commits_total")
     );
 }
 

@@ -64,7 +64,7 @@ fn a_write_that_waited_while_the_lock_was_lost_is_not_begun_in_the_next_tenure()
     let mut link = upstream.accept();
     link.request();
     let mut newer = begin_put(&proxy, "/newer", "r", 34);
-    eventually("the newer write waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
+    eventually("the newer write waits", || proxy.metric("waiting") == 1.0);
     let resource = format!("fence-proxy/{}", upstream.url());
     let token = held(&service, &resource).expect("it is held");
     let body = leasehold_harness::json!({

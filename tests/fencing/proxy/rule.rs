@@ -24,7 +24,7 @@ fn a_stale_token_is_refused_before_a_byte_reaches_the_upstream() {
     let mut stale = begin_put(&proxy, "/a", "invoice/42", 33);
     stale.finish().problem(412, "stale_token");
     assert!(upstream.try_accept().is_none(), "the upstream was connected to");
-    assert_eq!(proxy.metric("fence{what=\"stale_refused\"}"), 2.0);
+    assert_eq!(proxy.metric("fence_refused_total{reason=\"stale_token\"}"), 2.0);
 
     // The same connection carries the next write of the present holder, and nothing before it.
     let mut equal = begin_put(&proxy, "/b", "invoice/42", 34);

@@ -99,7 +99,7 @@ fn an_early_answer_is_passed_on_and_the_rest_of_the_body_after_it() {
     assert_eq!(client.finish().body, b"early");
     // The write is not over before the upstream has all of it.
     let mut newer = begin_put(&proxy, "/b", "r", 34);
-    eventually("it waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
+    eventually("it waits", || proxy.metric("waiting") == 1.0);
     client.send(&whole[whole.len() - 5..]).expect("sent");
     assert_eq!(link.take(10), b"0123456789");
     let mut link = upstream.accept();
@@ -153,7 +153,7 @@ fn a_write_that_was_sent_whole_goes_on_without_its_client() {
         drop(client);
         eventually("the client is gone", || proxy.metric("connections") == 0.0);
         link.send(&answer[sent..]);
-        eventually("it is over", || proxy.metric("fence{what=\"in_flight\"}") == 0.0);
+        eventually("it is over", || proxy.metric("writes_in_flight") == 0.0);
     }
     assert_eq!(proxy.metric("cut_total"), 0.0);
 }
@@ -185,7 +185,7 @@ fn a_client_that_reads_nothing_does_not_keep_its_write_in_flight() {
     // More than all the buffers on the way hold.
     let body = "x".repeat(64 * 1024 * 1024);
     link.answer("200 OK", &body);
-    eventually("the write is over", || proxy.metric("fence{what=\"in_flight\"}") == 0.0);
+    eventually("the write is over", || proxy.metric("writes_in_flight") == 0.0);
     assert_eq!(proxy.metric("cut_total"), 0.0);
     drop(client);
 }

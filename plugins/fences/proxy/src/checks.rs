@@ -124,7 +124,7 @@ async fn ask(
             }
         }
     };
-    metrics.checked(verdict.as_ref().err().map_or("good", |problem| problem.code.as_str()));
+    metrics.checked(verdict.as_ref().err().map(|problem| problem.code));
     verdict
 }
 
@@ -141,8 +141,8 @@ fn judge(shown: &Shown, highest: Option<u64>) -> Result<(), Problem> {
             Err(Problem::stale(&shown.resource, shown.token, highest))
         }
         highest => {
-            let detail =
-                format!("the service knows no token {} for {}", shown.token, shown.resource);
+            let (resource, token) = (&shown.resource, shown.token);
+            let detail = format!("no exclusive grant of {resource} with token {token} is known");
             let problem = Problem::about(Code::UnknownToken, &shown.resource, shown.token, detail);
             Err(Problem { highest_token: highest, ..problem })
         }

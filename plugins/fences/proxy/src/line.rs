@@ -117,3 +117,47 @@ async fn until(instant: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange;
+    use crate::gate::{Gate, Tenure};
+    use crate::metrics::Metrics;
+    use crate::settings::Limits;
+    use hyper_util::rt::TokioIo;
+    use leasehold_client::fence::{Fence as _, Options, RedbFence, Usage};
+    use std::time::Duration;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::sync::Semaphore;
+    use tokio::time::timeout;
+
+    /// On one thread the task of the connection first runs when this waits, which is after the
+    /// gate has closed.
+    #[tokio::test]
+    async fn a_gate_that_closes_before_the_connection_first_runs_cuts_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let fence = RedbFence::open(dir.path().join("fence.redb"), Options::new()).expect("opened");
+        let gate = Gate::new(Duration::ZERO);
+        let metrics = Metrics::new(&Limits::default()).expect("metrics");
+        let seats = Arc::new(Semaphore::new(1));
+        let write = exchange::Write {
+            pass: fence.admit("r", 1, Usage::Many).await.expect("new"),
+            settle: Duration::ZERO,
+            tenure: Tenure::default(),
+            seat: seats.try_acquire_owned().expect("free"),
+            ends: Instant::now() + Duration::from_secs(600),
+        };
+        let exchange = Exchange::new(Some(write), &metrics);
+        let (near, mut far) = tokio::io::duplex(1024);
+        let line = Line::open(TokioIo::new(near), &Builder::new(), gate.cuts()).await;
+        let line = line.expect("nothing is said yet");
+        line.carry(&exchange);
+        gate.close();
+        let mut said = Vec::new();
+        let closed = timeout(Duration::from_secs(60), far.read_to_end(&mut said)).await;
+        closed.expect("it is cut").expect("it is closed");
+        assert_eq!((said.len(), exchange.why_cut()), (0, Some(Cut::NotReady)));
+        drop(line);
+    }
+}

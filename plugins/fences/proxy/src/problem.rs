@@ -48,8 +48,8 @@ codes! {
     StaleToken = "stale_token", 412, "A newer holder has been here";
     /// Each token passes once, and this one has.
     TokenUsed = "token_used", 412, "The token was used already";
-    /// The service never issued this token for this resource.
-    UnknownToken = "unknown_token", 412, "The service did not issue this token";
+    /// The service knows no exclusive grant of this resource with this token.
+    UnknownToken = "unknown_token", 412, "No exclusive grant with this token is known";
     /// A write on a protected path without resource and token.
     TokenRequired = "token_required", 428, "A fencing token is required";
     /// A request that cannot be understood, or could be understood in two ways.
@@ -128,6 +128,18 @@ impl Problem {
         let detail =
             format!("token {token} is stale for {resource}: token {highest} has been here already");
         let highest_token = Some(highest);
+        Self { highest_token, ..Self::about(Code::StaleToken, resource, token, detail) }
+    }
+
+    /// A token that is older than the one that all resources share which have none of their own.
+    #[must_use]
+    pub fn below_floor(resource: &str, token: u64, floor: u64) -> Self {
+        let detail = format!(
+            "token {token} is older than {floor}, the floor of all resources without a highest \
+             token of their own here: whether a newer holder of {resource} has been here is not \
+             known any more"
+        );
+        let highest_token = Some(floor);
         Self { highest_token, ..Self::about(Code::StaleToken, resource, token, detail) }
     }
 

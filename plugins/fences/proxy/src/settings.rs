@@ -46,7 +46,7 @@ pub struct Limits {
     pub upstream_idle: Duration,
     /// How long a newer write waits for older ones.
     pub wait_max: Duration,
-    /// How many wait at a time.
+    /// How many wait for older writes at a time.
     pub waiting_max: usize,
     /// How many resources have a highest token of their own.
     pub resources_max: u64,
@@ -68,6 +68,14 @@ pub struct Limits {
     pub drain: Duration,
     /// The TTL of the proxy's own lock.
     pub lock_ttl: Duration,
+}
+
+/// One bound, with its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Time(Duration),
+    Bytes(u64),
+    Count(u64),
 }
 
 impl Default for Limits {
@@ -132,26 +140,25 @@ impl Limits {
     }
 
     /// Each under its name, for the metrics.
-    pub(crate) fn bounds(&self) -> [(&'static str, i64); 16] {
-        let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    pub(crate) fn bounds(&self) -> [(&'static str, Bound); 16] {
+        let count = |count: usize| Bound::Count(count as u64);
         [
-            ("connect_timeout", ms(self.connect_timeout)),
-            ("upstream_timeout", ms(self.upstream_timeout)),
-            ("upstream_settle", ms(self.upstream_settle)),
-            ("upstream_idle", ms(self.upstream_idle)),
-            ("wait_max", ms(self.wait_max)),
+            ("connect_timeout", Bound::Time(self.connect_timeout)),
+            ("upstream_timeout", Bound::Time(self.upstream_timeout)),
+            ("upstream_settle", Bound::Time(self.upstream_settle)),
+            ("upstream_idle", Bound::Time(self.upstream_idle)),
+            ("wait_max", Bound::Time(self.wait_max)),
             ("waiting_max", count(self.waiting_max)),
-            ("resources_max", i64::try_from(self.resources_max).unwrap_or(i64::MAX)),
-            ("write_max", ms(self.write_max)),
+            ("resources_max", Bound::Count(self.resources_max)),
+            ("write_max", Bound::Time(self.write_max)),
             ("connections_max", count(self.connections_max)),
-            ("head_max", count(self.head_max)),
-            ("head_timeout", ms(self.head_timeout)),
-            ("client_timeout", ms(self.client_timeout)),
+            ("head_max", Bound::Bytes(self.head_max as u64)),
+            ("head_timeout", Bound::Time(self.head_timeout)),
+            ("client_timeout", Bound::Time(self.client_timeout)),
             ("checks_max", count(self.checks_max)),
-            ("check_timeout", ms(self.check_timeout)),
-            ("drain", ms(self.drain)),
-            ("lock_ttl", ms(self.lock_ttl)),
+            ("check_timeout", Bound::Time(self.check_timeout)),
+            ("drain", Bound::Time(self.drain)),
+            ("lock_ttl", Bound::Time(self.lock_ttl)),
         ]
     }
 }

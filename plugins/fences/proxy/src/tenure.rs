@@ -6,6 +6,7 @@
 use crate::answer::Answerer;
 use crate::gate::Gate;
 use crate::home::{Home, LastRequest};
+use crate::settings::Limits;
 use crate::start_error::StartError;
 use leasehold_client::wire::{Code, EndedHow, GrantRecord, GrantState};
 use leasehold_client::{Client, Error, GrantsFilter, Guard, State};
@@ -50,6 +51,12 @@ impl Left {
     /// What is assumed where nothing is known.
     const WORST: Self = Self { clean: false, by_us: false, late: true };
     const WELL: Self = Self { clean: true, by_us: true, late: false };
+
+    /// How long newer tokens wait for what may still be in flight; nothing if nothing is.
+    pub(crate) fn hold(&self, limits: &Limits) -> Option<Duration> {
+        let late = if self.late { limits.lock_ttl } else { Duration::ZERO };
+        (!self.clean).then(|| limits.after_another() + late)
+    }
 }
 
 impl Tenure {
@@ -219,3 +226,7 @@ async fn hold(guard: &Guard, gate: &Gate) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tenure_tests.rs"]
+mod tests;
