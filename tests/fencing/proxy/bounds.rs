@@ -90,12 +90,41 @@ fn a_stop_waits_for_a_write_no_longer_than_it_may() {
     let mut stuck = begin_put(&proxy, "/a", "r", 33);
     let mut link = upstream.accept();
     link.request();
-    assert!(proxy.stop().success());
+    assert_eq!(proxy.stop().code(), Some(79));
     link.closed();
     assert!(stuck.read().is_err(), "the write was cut");
     // What it did is not known, so whoever comes next waits as after a crash.
     proxy.start_again();
     begin_put(&proxy, "/a", "r", 34).finish().problem(503, "older_in_flight");
+}
+
+#[test]
+fn a_full_house_of_waiters_keeps_nobody_out_who_need_not_wait() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--waiting-max", "1")
+        .flag("--upstream-idle", "0s")
+        .start();
+    let mut older = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    let mut newer = begin_put(&proxy, "/a", "r", 34);
+    eventually("it waits", || proxy.metric("waiting") == 1.0);
+    begin_put(&proxy, "/a", "r", 35).finish().problem(503, "overloaded");
+    // First writes wait for the disk, and not in that house.
+    for (at, resource) in ["s", "t", "u"].into_iter().enumerate() {
+        let mut client = begin_put(&proxy, "/b", resource, 40 + at as u64);
+        let mut link = upstream.accept();
+        assert_eq!(link.request().line, "PUT /b HTTP/1.1");
+        link.answer("201 Created", "");
+        assert_eq!(client.finish().status, 201);
+    }
+    link.answer("201 Created", "");
+    assert_eq!(older.finish().status, 201);
+    let mut link = upstream.accept();
+    link.request();
+    link.answer("201 Created", "");
+    assert_eq!(newer.finish().status, 201);
 }
 
 #[test]
@@ -110,6 +139,8 @@ fn resources_beyond_the_bound_share_a_floor() {
     // Older than everything that is kept apart: taken for stale, though nobody overtook it.
     let problem = begin_put(&proxy, "/d", "d", 9).finish().problem(412, "stale_token");
     assert_eq!(problem["highest_token"], 10);
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("token 9 is older than 10, the floor"), "{detail}");
     begin_put(&proxy, "/a", "a", 9).finish().problem(412, "stale_token");
     assert_eq!(begin_put(&proxy, "/d", "d", 11).finish().status, 201);
 }

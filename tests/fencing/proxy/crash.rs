@@ -32,7 +32,8 @@ fn killed_between_persisting_and_forwarding_it_still_refuses_the_older_token() {
     // The upstream may still be at work on 33: 34 waits out the settle time, and so does 35.
     let mut newer = begin_put(&proxy, "/newer", "r", 34);
     let mut link = upstream.accept();
-    assert_eq!(link.request().line, "PUT /newer HTTP/1.1");
+    let received = link.request();
+    assert_eq!((&*received.line, &received.body[..]), ("PUT /newer HTTP/1.1", &b"body"[..]));
     assert!(died.elapsed() >= SETTLE, "it passed after {:?}", died.elapsed());
     link.answer("201 Created", "");
     assert_eq!(newer.finish().status, 201);
@@ -99,6 +100,49 @@ fn a_stop_waits_for_a_write_whose_client_is_gone() {
     link.answer("201 Created", "");
     assert!(proxy.ended().success());
     assert!(!proxy.said().contains("in flight"), "{}", proxy.said());
+}
+
+#[test]
+fn a_stop_waits_for_what_settles_within_its_time() {
+    let (service, upstream) = (service(), Scripted::start());
+    let mut proxy = trusting(&service, &upstream.url()).flag("--upstream-settle", "1500ms").start();
+    let mut client = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    drop(link);
+    client.finish().problem(502, "upstream_failed");
+    assert!(proxy.stop().success(), "{}", proxy.said());
+    assert!(!proxy.said().contains("in flight"), "{}", proxy.said());
+    proxy.set("--upstream-settle", "1h");
+    proxy.start_again();
+    // It would wait for an hour.
+    let mut newer = begin_put(&proxy, "/a", "r", 34);
+    let mut link = upstream.accept();
+    link.request();
+    link.answer("201 Created", "");
+    assert_eq!(newer.finish().status, 201);
+}
+
+#[test]
+fn a_start_on_a_file_that_cannot_be_opened_says_why() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).start();
+    assert!(proxy.stop().success());
+    let fence = proxy.data().join("fence.redb");
+    std::fs::remove_file(&fence).expect("it is there");
+    std::fs::create_dir(&fence).expect("it is gone");
+    let refused = proxy.try_start_again().expect_err("no file");
+    assert_eq!(refused.status.code(), Some(70), "{}", refused.output);
+    assert!(refused.output.contains("os error"), "{}", refused.output);
+}
+
+#[test]
+fn a_write_that_never_settles_is_asked_for_with_a_warning() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = trusting(&service, &nginx.url()).flag("--upstream-settle", "0s").start();
+    assert!(proxy.said().contains("--upstream-settle is 0s"), "{}", proxy.said());
+    let proxy = trusting(&super::service(), &nginx.url()).start();
+    assert!(!proxy.said().contains("--upstream-settle"), "{}", proxy.said());
 }
 
 #[test]

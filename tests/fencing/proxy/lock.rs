@@ -22,6 +22,44 @@ fn a_second_proxy_is_refused_and_told_who_was_first() {
 }
 
 #[test]
+fn one_upstream_has_one_lock_however_its_address_is_written() {
+    let (service, upstream) = (service(), Scripted::start());
+    let port = upstream.url().rsplit_once(':').expect("a port").1.to_owned();
+    let url = |host: &str| format!("http://{host}:{port}");
+    let proxy = trusting(&service, &url("127.1")).start();
+    let held = format!("holds the lock fence-proxy/{}\n", upstream.url());
+    assert!(proxy.said().contains(&held), "{}", proxy.said());
+    for host in ["127.0.0.1", "0x7f000001", "[::ffff:127.0.0.1]", "127.0.0.1."] {
+        let refused = trusting(&service, &url(host)).refused();
+        assert_eq!(refused.status.code(), Some(75), "{host}: {}", refused.output);
+    }
+    // That address is where it connects to.
+    let mut client = begin_put(&proxy, "/a", "r", 1);
+    let mut link = upstream.accept();
+    link.request();
+    link.answer("201 Created", "");
+    assert_eq!(client.finish().status, 201);
+}
+
+#[test]
+fn a_program_reads_of_a_refused_start_what_it_reads_of_every_refusal() {
+    let (service, nginx) = (service(), Nginx::start());
+    let _proxy = trusting(&service, &nginx.url()).start();
+    let json = |builder: super::process::Builder| {
+        let refused = builder.flag("--output", "json").refused();
+        let last = refused.output.lines().last().unwrap_or_default().to_owned();
+        let problem: leasehold_harness::Value = last.parse().expect(&refused.output);
+        assert!(problem["detail"].as_str().is_some_and(|text| !text.is_empty()), "{problem}");
+        (refused.status.code(), problem["code"].as_str().unwrap_or_default().to_owned())
+    };
+    let of = |upstream: &str| trusting(&service, upstream);
+    assert_eq!(json(of(&nginx.url())), (Some(75), "held".to_owned()));
+    assert_eq!(json(of("http://a/path")), (Some(64), "usage".to_owned()));
+    let variable = of("http://a").variable("LEASEHOLD_FENCE_PROXY_DRAIN", "soon");
+    assert_eq!(json(variable), (Some(64), "usage".to_owned()));
+}
+
+#[test]
 fn a_second_proxy_on_the_same_directory_is_refused_as_well() {
     let (service, nginx) = (service(), Nginx::start());
     let proxy = trusting(&service, &nginx.url()).start();

@@ -15,6 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How to start a proxy.
 pub(crate) struct Builder {
     args: Vec<String>,
+    environment: Vec<(String, String)>,
     service: SocketAddr,
 }
 
@@ -50,6 +51,22 @@ impl Builder {
         self
     }
 
+    pub(super) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts it where that must not succeed.
+    #[track_caller]
+    pub(super) fn refused(self) -> Refused {
+        let home = TempDir::new().expect("a temporary directory can be made");
+        let output = home.path().join("output.log");
+        match Running::start(&self, &home.path().join("data"), &output) {
+            Ok(_) => panic!("it started"),
+            Err(refused) => refused,
+        }
+    }
+
     #[track_caller]
     pub(crate) fn start(self) -> Proxy {
         let home = TempDir::new().expect("a temporary directory can be made");
@@ -62,7 +79,7 @@ impl Builder {
 impl Proxy {
     pub(crate) fn builder(service: &Server, upstream: &str) -> Builder {
         let args = ["--upstream", upstream].map(str::to_owned).to_vec();
-        Builder { args, service: service.addr() }
+        Builder { args, environment: Vec::new(), service: service.addr() }
     }
 
     #[track_caller]
@@ -92,7 +109,7 @@ impl Proxy {
         let text = String::from_utf8(self.ops("/metrics").body).expect("text");
         let name = format!("leasehold_fence_proxy_{name} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&name));
-        line.map_or(0.0, |value| value.parse().expect("a number"))
+        line.unwrap_or_else(|| panic!("no {name}in {text}")).parse().expect("a number")
     }
 
     #[track_caller]
@@ -215,6 +232,7 @@ impl Running {
             .args(["--server", &format!("http://{}", builder.service), "--data-dir"])
             .arg(dir)
             .args(&builder.args)
+            .envs(builder.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a file handle can be shared"))
             .stderr(file);
