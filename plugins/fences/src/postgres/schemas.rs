@@ -4,6 +4,7 @@ use super::session::{Script, Transactions};
 use super::statement::Statement;
 use crate::races::Race;
 use crate::report::Weight;
+use crate::tally::judged;
 
 /// The user's own statements. Parameters: `:resource`, `:token`, `:value`.
 #[derive(Debug, Clone, Default)]
@@ -105,18 +106,6 @@ fn built(
         },
         races: races.to_vec(),
     }
-}
-
-/// What is raced through a schema with a fence.
-fn judged(once: bool) -> Vec<(Race, Weight)> {
-    Race::ALL
-        .into_iter()
-        .filter(|race| *race != if once { Race::Equal } else { Race::Once })
-        .map(|race| match race {
-            Race::ReadFirst => (race, Weight::Control),
-            _ => (race, Weight::Judged),
-        })
-        .collect()
 }
 
 impl Own {

@@ -11,6 +11,7 @@ use crate::races::Race;
 use crate::races::advice::Words;
 use crate::races::lane::Lane;
 use crate::races::store::Holder;
+use crate::races::widths::Walk;
 use crate::report::{Finding, Report, Severity, Stopped};
 use crate::stop::Stop;
 use crate::tally::{self, Course, Tell};
@@ -66,8 +67,9 @@ struct Test<'a> {
     /// Where the tables of the test are.
     place: String,
     schemas: Vec<Schema>,
-    /// With the highest token that was used.
+    /// With the highest token that was used; the last one is for tokens of every width if it `walks`.
     resources: Vec<(String, u64)>,
+    walks: bool,
     /// What the fence of the kit had seen of each before the test.
     seen: Vec<Option<u64>>,
     /// Whether a setup of the user's has made anything.
@@ -139,11 +141,15 @@ impl<'a> Test<'a> {
         if value(&admin, &lock).await?.as_deref() != Some("t") {
             return Err(Error::Refused("another fence test runs in this database".to_owned()));
         }
-        let names: Vec<String> = if wanted.resources.is_empty() {
+        // Not with resources that somebody has: no token would be left for them. The columns of the
+        // kit are what they are, and its rows stay.
+        let walks = wanted.resources.is_empty() && wanted.own.is_some();
+        let mut names: Vec<String> = if wanted.resources.is_empty() {
             (1..=wanted.lanes.max(1)).map(|lane| format!("{RESOURCE}/{lane}")).collect()
         } else {
             wanted.resources.clone()
         };
+        names.extend(walks.then(|| format!("{RESOURCE}/widths")));
         let before = wanted.token_from.saturating_sub(1);
         let resources: Vec<_> = names.into_iter().map(|name| (name, before)).collect();
         let seen = vec![None; resources.len()];
@@ -151,7 +157,12 @@ impl<'a> Test<'a> {
             Some(own) => vec![own.schema()],
             None => of_the_kit(&format!("{place}.tried"), &format!("{place}.protected")),
         };
-        Ok(Self { database, wanted, admin, place, schemas, resources, seen, made: false })
+        Ok(Self { database, wanted, admin, place, schemas, resources, walks, seen, made: false })
+    }
+
+    fn walk(&self) -> Walk {
+        let last = self.resources.last().filter(|_| self.walks);
+        last.map(|(name, token)| Walk::new(name.clone(), *token)).unwrap_or_default()
     }
 
     fn wanted_schemas(&self) -> impl Iterator<Item = &Schema> {
@@ -171,6 +182,7 @@ impl<'a> Test<'a> {
             has_seal: !schema.script.seal.is_empty(),
             words: &WORDS,
             steps: schema.script.steps(),
+            widths: self.walk().rounds(),
         }
     }
 
@@ -192,6 +204,13 @@ impl<'a> Test<'a> {
     /// The fence of an earlier test still has its tokens.
     async fn go_on_above(&mut self) -> Result<(), Error> {
         self.seen = self.highest().await?;
+        if let (true, Some(seen), Some((name, _))) =
+            (self.walks, self.seen.last_mut(), self.resources.last_mut())
+            && seen.take().is_some()
+        {
+            // Worn out by an earlier test.
+            *name = format!("{RESOURCE}/widths/{:08x}", fastrand::u32(..));
+        }
         for ((_, token), seen) in self.resources.iter_mut().zip(&self.seen) {
             *token = seen.unwrap_or(0).max(*token);
         }
@@ -285,6 +304,11 @@ impl<'a> Test<'a> {
         for ((_, token), lane) in self.resources.iter_mut().zip(&lanes) {
             *token = lane.token;
         }
+        if let (true, Some((_, token)), Some(lane)) =
+            (self.walks, self.resources.last_mut(), lanes.first())
+        {
+            *token = lane.walk.token;
+        }
         outcome?;
         // The next isolation level sets up anew.
         self.clean(schema).await
@@ -331,7 +355,8 @@ impl<'a> Test<'a> {
         let apart = Arc::new(apart);
         let open = |script| Connection::open(&self.database, script, isolation);
         let mut lanes = Vec::new();
-        for (resource, token) in &self.resources {
+        let mut walk = self.walk();
+        for (resource, token) in self.resources.iter().take(self.raced()) {
             lanes.push(Lane {
                 resource: resource.clone(),
                 token: *token,
@@ -339,9 +364,15 @@ impl<'a> Test<'a> {
                 newer: open(&script).await?,
                 third: open(&script).await?,
                 watcher: open(&apart).await?,
+                walk: std::mem::take(&mut walk),
             });
         }
         Ok(lanes)
+    }
+
+    /// Of how many resources each has a lane.
+    fn raced(&self) -> usize {
+        self.resources.len() - usize::from(self.walks)
     }
 
     fn each_commits(&self) -> bool {
@@ -447,7 +478,9 @@ impl<'a> Test<'a> {
         let highest = self.highest().await.ok()?;
         let risen = highest.iter().zip(&self.seen).filter(|(now, before)| now > before).count();
         let advice = if self.wanted.resources.is_empty() {
-            "a fence never forgets a token; the next test uses the same rows".to_owned()
+            "a fence never forgets a token; the next test uses the same rows, and one of its own \
+             for tokens of every width if it tests your statements"
+                .to_owned()
         } else {
             let most = highest.iter().flatten().max().copied().unwrap_or_default();
             format!("a fence never forgets a token: who writes these needs one of {most} or above")

@@ -5,6 +5,7 @@ use super::session::Script;
 use crate::error::Error;
 use crate::races::Race;
 use crate::report::Weight;
+use crate::tally::judged;
 
 /// The user's own commands. Parameters: `:resource`, `:token`, `:value`.
 #[derive(Debug, Clone, Default)]
@@ -91,18 +92,6 @@ fn built(name: &'static str, lines: [&str; 4], once: bool) -> Result<Schema, Err
         },
         races: judged(once),
     })
-}
-
-/// What is raced through commands with a fence.
-fn judged(once: bool) -> Vec<(Race, Weight)> {
-    Race::ALL
-        .into_iter()
-        .filter(|race| *race != if once { Race::Equal } else { Race::Once })
-        .map(|race| match race {
-            Race::ReadFirst => (race, Weight::Control),
-            _ => (race, Weight::Judged),
-        })
-        .collect()
 }
 
 impl Own {

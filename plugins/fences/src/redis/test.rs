@@ -10,6 +10,7 @@ use crate::races::Race;
 use crate::races::advice::Words;
 use crate::races::lane::Lane;
 use crate::races::store::Holder;
+use crate::races::widths::Walk;
 use crate::report::{Finding, Report, Severity, Stopped};
 use crate::stop::Stop;
 use crate::tally::{self, Course, Tell};
@@ -56,8 +57,11 @@ struct Test<'a> {
     wanted: &'a Wanted,
     admin: MultiplexedConnection,
     schemas: Vec<Schema>,
-    /// With the highest token that was used.
+    /// With the highest token that was used; those behind the lanes' are for tokens of every width,
+    /// one for each of the schemas.
     resources: Vec<(String, u64)>,
+    /// Of how many resources each has a lane.
+    raced: usize,
     /// Whether a setup has made anything.
     made: bool,
 }
@@ -102,6 +106,11 @@ pub async fn test(
     Ok(report.conclude())
 }
 
+/// The name of the resource for tokens of every width.
+fn width_of(run: &str, schema: &Schema) -> String {
+    format!("{run}/widths/{}", schema.name)
+}
+
 impl<'a> Test<'a> {
     async fn new(server: &'a Server, wanted: &'a Wanted) -> Result<Self, Error> {
         let schemas = match &wanted.own {
@@ -109,14 +118,28 @@ impl<'a> Test<'a> {
             None => of_the_library()?,
         };
         let run = format!("leasehold-fence-test/{:08x}", fastrand::u32(..));
-        let names: Vec<String> = if wanted.resources.is_empty() {
+        let mut names: Vec<String> = if wanted.resources.is_empty() {
             (1..=wanted.lanes.max(1)).map(|lane| format!("{run}/{lane}")).collect()
         } else {
             wanted.resources.clone()
         };
+        let raced = names.len();
+        if wanted.resources.is_empty() {
+            // Never with resources that somebody has: no token would be left for them.
+            names.extend(schemas.iter().map(|schema| width_of(&run, schema)));
+        }
         let before = wanted.token_from.saturating_sub(1);
         let resources = names.into_iter().map(|name| (name, before)).collect();
-        Ok(Self { server, wanted, admin: server.connect().await?, schemas, resources, made: false })
+        let admin = server.connect().await?;
+        Ok(Self { server, wanted, admin, schemas, resources, raced, made: false })
+    }
+
+    /// The resource for tokens of every width. Each schema wears out one of its own.
+    fn walk(&self, schema: &Schema) -> Walk {
+        let own = width_of("", schema);
+        let mut behind = self.resources.iter().skip(self.raced);
+        let found = behind.find(|(name, _)| name.ends_with(&own));
+        found.map(|(name, token)| Walk::new(name.clone(), *token)).unwrap_or_default()
     }
 
     fn wanted_schemas(&self) -> impl Iterator<Item = &Schema> {
@@ -136,6 +159,7 @@ impl<'a> Test<'a> {
             has_seal: !schema.script.seal.is_empty(),
             words: &WORDS,
             steps: schema.script.write.len(),
+            widths: self.walk(schema).rounds(),
         }
     }
 
@@ -187,7 +211,8 @@ impl<'a> Test<'a> {
         self.made = true;
         let script = Arc::new(schema.script.clone());
         let mut lanes = Vec::new();
-        for (resource, token) in &self.resources {
+        let mut walk = self.walk(schema);
+        for (resource, token) in self.resources.iter().take(self.raced) {
             let open = async || {
                 let connection = self.server.connect().await?;
                 Ok::<_, Error>(Connection { connection, script: script.clone() })
@@ -199,6 +224,7 @@ impl<'a> Test<'a> {
                 newer: open().await?,
                 third: open().await?,
                 watcher: open().await?,
+                walk: std::mem::take(&mut walk),
             });
         }
         let course = self.course(schema);
