@@ -1,10 +1,11 @@
 //! A server with the kit, sessions to it, and what they have in common.
 
+use std::future::poll_fn;
 use std::time::{Duration, Instant};
 
 use leasehold_harness::Value;
 use leasehold_harness::postgres::Postgres;
-use tokio_postgres::{Client, Error, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Error, NoTls};
 
 /// The kit as it is shipped.
 pub(super) const INSTALL: &str = include_str!("../../../plugins/fences/postgres/install.sql");
@@ -50,6 +51,24 @@ pub(super) async fn run(client: &Client, sql: &str) {
     if let Err(error) = client.batch_execute(sql).await {
         panic!("{sql}: {error:?}");
     }
+}
+
+/// Runs what must pass, and gives what the server said beside its answer: severity and message.
+pub(super) async fn noticed(server: &Postgres, sql: &str) -> Vec<(String, String)> {
+    let (client, mut connection) =
+        tokio_postgres::connect(&server.url(), NoTls).await.expect("it listens");
+    let told = tokio::spawn(async move {
+        let mut told = Vec::new();
+        while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = message.expect("the server stays") {
+                told.push((notice.severity().to_owned(), notice.message().to_owned()));
+            }
+        }
+        told
+    });
+    run(&client, sql).await;
+    drop(client);
+    told.await.expect("it does not panic")
 }
 
 /// One number, or nothing where the answer is NULL.
