@@ -18,13 +18,14 @@ DECLARE
     one record;
     kept bigint;
 BEGIN
+    -- Before the first wait, which is for an installer.
+    IF current_setting('lock_timeout') = '0' THEN
+        PERFORM set_config('lock_timeout', '10s', true);
+    END IF;
     PERFORM pg_advisory_xact_lock(7810758011010182508);
     IF to_regclass('leasehold.fence') IS NULL OR to_regclass('leasehold.kit') IS NULL THEN
         RAISE NOTICE 'the leasehold kit is not installed here';
         RETURN;
-    END IF;
-    IF current_setting('lock_timeout') = '0' THEN
-        PERFORM set_config('lock_timeout', '10s', true);
     END IF;
 
     IF to_regclass('leasehold.protected') IS NOT NULL THEN

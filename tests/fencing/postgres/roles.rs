@@ -48,6 +48,48 @@ async fn nothing_that_a_caller_puts_into_its_path_is_called_by_the_kit() {
     assert_eq!(refused_as(&app, "SELECT leasehold.guard('a', 9007199254740992)").await, "LH004");
 }
 
+/// `passes` is put into the caller's own statement, so its words are looked up where the caller says.
+#[tokio::test]
+async fn a_guard_in_the_write_needs_usage_alone_and_falls_into_no_trap() {
+    let (server, admin) = installed().await;
+    run(
+        &admin,
+        "CREATE ROLE app LOGIN; CREATE SCHEMA trap AUTHORIZATION app;
+        CREATE TABLE public.bill (total bigint); INSERT INTO public.bill VALUES (0);
+        GRANT SELECT, UPDATE ON public.bill TO app",
+    )
+    .await;
+    let app = session_as(&server, "app").await;
+    let write = |token: u64| {
+        format!("UPDATE public.bill SET total = {token} WHERE leasehold.passes('a', {token})")
+    };
+    assert_eq!(refused_as(&app, &write(34)).await, "42501", "not without USAGE");
+    run(&admin, "GRANT USAGE ON SCHEMA leasehold TO app").await;
+    run(
+        &app,
+        "CREATE FUNCTION trap.always(bigint, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+        CREATE FUNCTION trap.never(bigint, integer) RETURNS boolean LANGUAGE plpgsql AS
+            'BEGIN RAISE EXCEPTION ''trapped''; END';
+        CREATE OPERATOR trap.<= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = trap.always);
+        CREATE OPERATOR trap.> (LEFTARG = bigint, RIGHTARG = integer, FUNCTION = trap.never);
+        CREATE FUNCTION trap.guard(text, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+        CREATE TABLE trap.fence (resource text PRIMARY KEY, token bigint, previous bigint, changed_at timestamptz);
+        CREATE TEMP TABLE fence (resource text PRIMARY KEY, token bigint, previous bigint, changed_at timestamptz);
+        SET search_path = pg_temp, trap, pg_catalog",
+    )
+    .await;
+    run(&app, &write(34)).await;
+    assert_eq!(refused_as(&app, &write(33)).await, "LH001");
+    assert_eq!(refused_as(&app, &write(0)).await, "LH004");
+    assert_eq!(refused_as(&app, &write(9_007_199_254_740_992)).await, "LH004");
+    assert_eq!(number(&admin, "SELECT total FROM bill").await, Some(34));
+    assert_eq!(number(&admin, "SELECT leasehold.highest_token('a')").await, Some(34));
+    for other in ["trap.fence", "pg_temp.fence"] {
+        let rows = format!("SELECT count(*) FROM {other}");
+        assert_eq!(number(&app, &rows).await, Some(0), "{other}");
+    }
+}
+
 #[tokio::test]
 async fn whoever_may_create_a_schema_may_install_and_needs_no_superuser() {
     let server = Postgres::start();

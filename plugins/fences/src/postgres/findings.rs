@@ -25,6 +25,22 @@ const FORGETS: &str = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = 'leasehold' \
      AND c.relname = 'fence' AND t.tgname = 'keep' AND t.tgenabled = 'A')";
 
+/// Roles, here or everywhere, whose sessions begin in the role of a replica.
+const REPLICAS: &str = "SELECT DISTINCT coalesce(r.rolname, 'every role') \
+     FROM pg_catalog.pg_db_role_setting AS s LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = s.setrole \
+     WHERE s.setdatabase IN (0, (SELECT oid FROM pg_catalog.pg_database \
+     WHERE datname = current_database())) \
+     AND 'session_replication_role=replica' ILIKE ANY (s.setconfig) ORDER BY 1";
+
+const HAS_PARAMETERS: &str = "SELECT to_regclass('pg_catalog.pg_parameter_acl') IS NOT NULL";
+
+/// Roles that may take the role of a replica without being a superuser. From PostgreSQL 15 on.
+const MAY_REPLICATE: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
+     ELSE pg_catalog.pg_get_userbyid(a.grantee) END \
+     FROM pg_catalog.pg_parameter_acl AS p, pg_catalog.aclexplode(p.paracl) AS a \
+     WHERE p.parname = 'session_replication_role' AND a.privilege_type = 'SET' \
+     AND a.grantee NOT IN (SELECT oid FROM pg_catalog.pg_roles WHERE rolsuper) ORDER BY 1";
+
 const POWER: &str = "SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user";
 
 /// With replicas, whether a commit waits for one of them.
@@ -61,6 +77,7 @@ pub(super) async fn of(
              the test runs, or test statements on a table of yours",
         ));
     }
+    found.extend(of_replicas(client).await?);
     if let Some(version) = version {
         found.extend(of_the_kit(client, version).await?);
     }
@@ -98,6 +115,27 @@ fn of_a_setting(name: &str, setting: &str) -> Option<Finding> {
         _ => return None,
     };
     Some(Finding::new(severity, code, detail, advice))
+}
+
+/// Whoever writes in the role of a replica, whom triggers let through.
+async fn of_replicas(client: &Client) -> Result<Vec<Finding>, Error> {
+    let mut found = Vec::new();
+    let mut tell = |row: Vec<Option<String>>, does: &str, advice: &str| {
+        let role = row.into_iter().next().flatten().unwrap_or_default();
+        let detail = format!("{role} {does}: tables in trigger mode are not protected from it");
+        found.push(Finding::new(Severity::Warning, "replica_role", detail, advice));
+    };
+    for row in rows(client, REPLICAS).await? {
+        let does = "begins its sessions with session_replication_role = replica";
+        tell(row, does, "ALTER ROLE or ALTER DATABASE ... RESET session_replication_role");
+    }
+    if value(client, HAS_PARAMETERS).await?.as_deref() == Some("t") {
+        for row in rows(client, MAY_REPLICATE).await? {
+            let does = "may set session_replication_role = replica";
+            tell(row, does, "REVOKE SET ON PARAMETER session_replication_role FROM it");
+        }
+    }
+    Ok(found)
 }
 
 async fn of_the_kit(client: &Client, version: i64) -> Result<Vec<Finding>, Error> {
