@@ -1,9 +1,11 @@
 //! Stops of every kind: what the fence knew it still knows, and what was in flight is waited for.
 
+use super::lock::held;
 use super::scripted::Scripted;
 use super::{begin_put, put, service, trusting};
-use leasehold_harness::eventually;
 use leasehold_harness::nginx::Nginx;
+use leasehold_harness::{eventually, process};
+use rustix::process::Signal;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -45,6 +47,7 @@ fn every_acknowledged_write_is_remembered_through_many_kills() {
     let mut proxy = trusting(&service, &nginx.url())
         .flag("--upstream-settle", "10ms")
         .flag("--upstream-timeout", "1s")
+        .flag("--lock-ttl", "1s")
         .start();
     for token in (10..60).step_by(10) {
         let mut client = proxy.client();
@@ -93,7 +96,6 @@ fn a_stop_waits_for_a_write_whose_client_is_gone() {
     let mut link = upstream.accept();
     link.request();
     drop(client);
-    eventually("the client is gone", || proxy.metric("connections") == 0.0);
     let addr = proxy.addr();
     proxy.ask_to_stop();
     eventually("nobody new is let in", || TcpStream::connect(addr).is_err());
@@ -186,6 +188,42 @@ fn a_successor_on_another_directory_trusts_nobody_from_before() {
     proxy.kill9();
     proxy.start_again();
     assert!(!proxy.said().contains(warning), "{}", proxy.said());
+}
+
+#[test]
+fn a_start_after_a_kill_says_what_it_found_and_raises_no_alarm() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1h").start();
+    // In its first tenure, and in the one after a kill.
+    for _ in 0..2 {
+        proxy.kill9();
+        proxy.start_again();
+        let said = proxy.said();
+        assert!(said.contains("did not give the lock back"), "{said}");
+        assert!(!said.contains("another data directory") && !said.contains("is a copy"), "{said}");
+    }
+}
+
+#[test]
+fn a_frozen_proxy_passes_nothing_on_when_it_wakes_up_without_its_lock() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--lock-ttl", "1s")
+        .flag("--upstream-settle", "1ms")
+        .start();
+    let mut client = proxy.client();
+    let whole = put("/a", "r", 33, "0123456789");
+    client.send(&whole[..whole.len() - 5]).expect("sent");
+    let mut link = upstream.accept();
+    link.head();
+    assert_eq!(link.take(5), b"01234");
+    process::signal(proxy.pid(), Signal::STOP);
+    client.send(&whole[whole.len() - 5..]).expect("the kernel takes it");
+    let lock = format!("fence-proxy/{}", upstream.url());
+    eventually("its lock is over", || held(&service, &lock).is_none());
+    process::signal(proxy.pid(), Signal::CONT);
+    assert_eq!(link.rest(), b"");
+    client.finish().problem(503, "not_ready");
 }
 
 #[test]

@@ -5,14 +5,16 @@ use leasehold_harness::{Client, Server, process, within};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How to start a proxy.
+#[derive(Clone)]
 pub(crate) struct Builder {
     args: Vec<String>,
     environment: Vec<(String, String)>,
@@ -169,6 +171,22 @@ impl Proxy {
             Ok(_) => panic!("a second proxy started"),
             Err(refused) => refused,
         }
+    }
+
+    /// Starts another one on a copy of the data directory that cannot be told from it, as it lies
+    /// on the copy of a whole disk.
+    #[track_caller]
+    pub(super) fn start_copy(&self) -> Proxy {
+        let home = TempDir::new().expect("a temporary directory can be made");
+        let mut copy = Proxy { builder: self.builder.clone(), home, running: None };
+        fs::create_dir(copy.data()).expect("it is new");
+        copy_files(&self.data(), &copy.data());
+        let fence = fs::metadata(copy.data().join("fence.redb")).expect("it is there");
+        let made = fence.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+        let place = format!("{} {}\n", fence.ino(), made.unwrap_or_default().as_nanos());
+        fs::write(copy.data().join("place"), place).expect("written");
+        copy.start_again();
+        copy
     }
 
     /// Starts another one on the same data directory, which must not succeed.

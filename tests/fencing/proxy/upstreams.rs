@@ -4,6 +4,9 @@ use super::scripted::Scripted;
 use super::{begin_put, put, service, trusting};
 use leasehold_harness::eventually;
 use leasehold_harness::nginx::Nginx;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[track_caller]
@@ -124,6 +127,50 @@ fn a_kept_connection_that_the_upstream_closes_costs_nothing() {
 }
 
 #[test]
+fn an_upstream_that_closes_every_connection_gets_one_for_each_request() {
+    const WRITES: usize = 50;
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url()).flag("--upstream-settle", "1ms").start();
+    let over = AtomicBool::new(false);
+    let (statuses, connections) = std::thread::scope(|scope| {
+        let closing = scope.spawn(|| {
+            let mut connections = 0;
+            while !over.load(Ordering::Relaxed) {
+                connections += usize::from(upstream.try_accept().is_some());
+                std::thread::yield_now();
+            }
+            connections
+        });
+        let statuses: Vec<_> = (0..WRITES)
+            .map(|_| begin_put(&proxy, "/a", "r", 33).read().map(|answer| answer.status).ok())
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        (statuses, closing.join().expect("it counts"))
+    });
+    assert_eq!(statuses, [Some(502); WRITES]);
+    assert!(connections <= WRITES, "{connections} connections");
+}
+
+#[test]
+fn a_client_that_closes_its_side_gets_its_answer() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url()).start();
+    for request in [put("/a", "r", 33, "body"), b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()] {
+        let mut client = TcpStream::connect(proxy.addr()).expect("it listens");
+        client.write_all(&request).expect("sent");
+        client.shutdown(Shutdown::Write).expect("closed");
+        let mut link = upstream.accept();
+        link.request();
+        link.answer("200 OK", "answer");
+        drop(link);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("an answer, and its end");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.ends_with("\r\n\r\nanswer"), "{answer}");
+    }
+}
+
+#[test]
 fn the_errors_of_the_upstream_are_its_own() {
     let (service, nginx) = (service(), Nginx::start());
     let proxy = trusting(&service, &nginx.url()).start();
@@ -143,7 +190,7 @@ fn a_write_that_was_sent_whole_goes_on_without_its_client() {
         .flag("--upstream-settle", "1h")
         .start();
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
-    // Gone before the answer, and gone in the middle of it.
+    // Gone before the answer, and in the middle of it.
     for (token, sent) in [(33, 0), (34, answer.len() - 2)] {
         let mut client = begin_put(&proxy, "/a", "r", token);
         let mut link = upstream.accept();
@@ -151,9 +198,9 @@ fn a_write_that_was_sent_whole_goes_on_without_its_client() {
         link.send(&answer[..sent]);
         eventually("what was sent arrives", || sent == 0 || client.has_answer());
         drop(client);
-        eventually("the client is gone", || proxy.metric("connections") == 0.0);
         link.send(&answer[sent..]);
         eventually("it is over", || proxy.metric("writes_in_flight") == 0.0);
+        eventually("the client is gone", || proxy.metric("connections") == 0.0);
     }
     assert_eq!(proxy.metric("cut_total"), 0.0);
 }

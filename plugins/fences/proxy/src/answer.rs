@@ -122,8 +122,13 @@ impl Answerer {
         self.examine(shown).await?;
         let pass = self.fence.admit(&shown.resource, shown.token, self.usage).await;
         let pass = pass.map_err(|why| self.refused(why))?;
+        if self.checks.is_suspect(shown) {
+            // While it waited, another proxy may have let a newer one through.
+            self.checks.check(shown).await?;
+        }
         let settle = self.limits.upstream_settle;
-        Ok(Write { pass, settle, tenure, seat, ends: Instant::now() + self.limits.write_max })
+        let (gate, ends) = (Arc::clone(&self.gate), Instant::now() + self.limits.write_max);
+        Ok(Write { pass, settle, tenure, gate, seat, ends })
     }
 
     /// Leave to be under way. Writes go on without their clients, so that these alone do not
@@ -196,11 +201,11 @@ impl Answerer {
         sent: Request<Outgoing>,
         exchange: Arc<Exchange>,
     ) -> impl Future<Output = Result<Response<Answering>, Failure>> + use<> {
-        let (upstream, gate) = (Arc::clone(&self.upstream), Arc::clone(&self.gate));
+        let upstream = Arc::clone(&self.upstream);
         let patience = self.limits.upstream_timeout;
         let of_head = sent.method() == Method::HEAD;
         async move {
-            let (answer, line) = upstream.send(sent, &exchange, &gate).await?;
+            let (answer, line) = upstream.send(sent, &exchange).await?;
             let (mut head, body) = answer.into_parts();
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
                 let detail = "it switches protocols, which nobody has asked for";

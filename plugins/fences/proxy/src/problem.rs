@@ -159,7 +159,9 @@ impl Problem {
     /// The answer. `trace_id` finds the request in logs.
     #[must_use]
     pub fn answer(&self, trace_id: &str) -> Response<Bytes> {
-        let body = serde_json::to_vec(&Shape::of(self, trace_id)).unwrap_or_default();
+        let mut body = serde_json::to_vec(&Shape::of(self, trace_id)).unwrap_or_default();
+        // So that in a terminal the next line begins as one.
+        body.push(b'\n');
         let mut answer = Response::new(Bytes::from(body));
         *answer.status_mut() =
             StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::BAD_GATEWAY);
@@ -234,6 +236,7 @@ mod tests {
         );
         assert_eq!(body["type"], "urn:leasehold:problem:stale_token");
         assert_eq!(body["trace_id"], "abc");
+        assert!(answer.body().ends_with(b"}\n"), "a line of its own in a terminal");
     }
 
     #[test]

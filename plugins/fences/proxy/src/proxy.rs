@@ -7,7 +7,7 @@ use crate::home::Home;
 use crate::metrics::Metrics;
 use crate::settings::{Limits, Settings};
 use crate::start_error::StartError;
-use crate::tenure::{LOCK_PREFIX, Left, Tenure};
+use crate::tenure::{Begun, LOCK_PREFIX, Left, Tenure};
 use crate::upstream::{Upstream, chain};
 use crate::{door, ops, tls};
 use leasehold_client::fence::redb::{CloseError, OpenError};
@@ -36,6 +36,7 @@ pub struct Proxy {
     ops: Option<JoinHandle<()>>,
     part: oneshot::Sender<()>,
     keeper: JoinHandle<Option<Guard>>,
+    home: Home,
 }
 
 impl Proxy {
@@ -66,8 +67,8 @@ impl Proxy {
             ttl: limits.lock_ttl,
             lingers: limits.after_another() + limits.lock_ttl,
         };
-        let guard = match tenure.begin().await {
-            Ok(guard) => guard,
+        let Begun { guard, found } = match tenure.begin().await {
+            Ok(begun) => begun,
             Err(error) => {
                 close_unused(&fence).await;
                 return Err(error);
@@ -76,7 +77,6 @@ impl Proxy {
         warn_of(&settings);
         let checks = Checks::new(&client, settings.check_tokens, &limits, &metrics);
         checks.suspect_below(home.suspect_below().map_err(StartError::Home)?);
-        // A grant that was found again keeps the TTL that it was asked for with.
         let ttl = limits.lock_ttl.min(Duration::from_millis(guard.grant().ttl_ms));
         let gate = Arc::new(Gate::new(ttl / MARGIN_SHARE));
         let upstream = Upstream::new(settings.upstream.clone(), tls, &limits, gate.cuts());
@@ -93,9 +93,12 @@ impl Proxy {
             limits,
         });
         let clean = answerer.fence.was_closed_cleanly();
-        let mut left = tenure.left_before(guard.token(), None).await;
-        left.clean &= clean;
+        let left = tenure.left_before(guard.token(), None).await.on(clean, found.is_some());
         answerer.inherit(left, guard.token(), &home);
+        if let Some(ttl) = found {
+            // It may have been another one than that of this process.
+            answerer.fence.hold_newer_for(answerer.limits.after_another() + ttl);
+        }
         Ok(Self::run(answerer, tenure, guard, listener, ops))
     }
 
@@ -111,7 +114,7 @@ impl Proxy {
         // Before the door opens, so that the first request is not refused.
         answerer.gate.open(guard.belief());
         let bound = |listener: &TcpListener| listener.local_addr().ok();
-        let lock = tenure.resource.clone();
+        let (lock, home) = (tenure.resource.clone(), tenure.home.clone());
         let keeper = tenure.keep(guard, Arc::clone(&answerer), parting);
         Self {
             address: bound(&listener).unwrap_or(SocketAddr::from(([0; 4], 0))),
@@ -124,6 +127,7 @@ impl Proxy {
             answerer,
             stop,
             part,
+            home,
         }
     }
 }
@@ -165,8 +169,9 @@ impl Proxy {
         let closed = self.answerer.fence.close().await;
         match (closed, guard) {
             (Ok(()), Some(guard)) if drained => {
-                if let Err(error) = guard.release().await {
-                    tracing::warn!(%error, "the lock on the upstream ends by itself");
+                match guard.release().await {
+                    Ok(_) => forget(&self.home),
+                    Err(error) => tracing::warn!(%error, "the lock on the upstream ends by itself"),
                 }
                 Stopped::Clean
             }
@@ -210,12 +215,18 @@ impl Answerer {
             tracing::warn!(?wait, "the upstream was not left in order: newer tokens wait first");
             self.fence.hold_newer_for(wait);
         }
-        let known = home.suspect_below().is_ok_and(|below| below >= token);
-        if !left.by_us && !known {
+        if left.late {
+            self.checks.distrust_for(self.limits.lock_ttl);
+        }
+        if !left.by_us {
             self.warn_of_another_directory(token, home);
+        }
+        // Without an end in order the directory may have been turned back to any moment of its
+        // last tenure, and look as it does after a crash.
+        if !(left.by_us && left.clean) {
             self.checks.suspect_below(token);
             if let Err(error) = home.set_suspect_below(token) {
-                tracing::error!(%error, "the next start will not know of the other data directory");
+                tracing::error!(%error, "the next start will not know which tokens to ask about");
                 return;
             }
         }
@@ -268,17 +279,16 @@ fn open(home: &Home, limits: &Limits) -> Result<RedbFence, StartError> {
         .recording_max(limits.connections_max)
         .resources_max(limits.resources_max);
     RedbFence::open(home.fence(), options).map_err(|error| match error {
-        OpenError::InUse { .. } => {
-            let (name, dir) = (home.client_id(), home.dir().display());
-            let detail = format!(
-                "another proxy runs on this data directory: {name}, on {dir}. One upstream has one \
-                 proxy: send clients to that one, or stop it; another upstream needs another \
-                 --data-dir"
-            );
-            StartError::Held { detail }
-        }
+        OpenError::InUse { .. } => StartError::in_use(Some(home.client_id()), home.dir()),
         error => StartError::Fence(chain(&error)),
     })
+}
+
+/// The next start asks for the lock without looking for this grant.
+fn forget(home: &Home) {
+    if let Err(error) = home.forget_last_request() {
+        tracing::warn!(%error, "the next start looks for the grant that was given back");
+    }
 }
 
 /// Nothing was let through, so what the file said of the last end still holds.

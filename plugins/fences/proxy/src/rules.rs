@@ -148,17 +148,22 @@ impl Rules {
     }
 
     /// The first pattern that matches a path; where none does, the one that comes nearest to it
-    /// from above.
+    /// from above. So does one that stands before a `**` and reaches deeper: what takes all the
+    /// rest must not take away what belongs to somebody.
     fn owner(&self, path: &Path) -> Option<(usize, Match)> {
         let each = || self.protect.iter().enumerate();
         let mut exact = each().map(|(at, pattern)| (at, pattern.matches(path)));
         let exact = exact.find(|(_, found)| *found != Match::No);
-        exact.or_else(|| {
-            let covered = each().map(|(at, pattern)| (at, pattern.covers(path)));
-            let covered = covered.filter(|(_, found)| *found != Match::No);
-            // Of several equally near ones this finds the first.
-            covered.min_by_key(|(at, _)| std::cmp::Reverse(self.protect[*at].depth()))
-        })
+        let counts = |at: usize| match &exact {
+            Some((of, _)) => at < *of && self.protect[at].depth() > self.protect[*of].depth(),
+            None => true,
+        };
+        let covered = each().filter(|(at, _)| counts(*at));
+        let covered = covered.map(|(at, pattern)| (at, pattern.covers(path)));
+        let covered = covered.filter(|(_, found)| *found != Match::No);
+        // Of several equally near ones this finds the first.
+        let nearest = covered.min_by_key(|(at, _)| std::cmp::Reverse(self.protect[*at].depth()));
+        nearest.or(exact)
     }
 
     /// Whether something below a path is protected in another way than the path itself.
@@ -166,6 +171,12 @@ impl Rules {
         // Where everything below has its pattern, those behind it are never looked at.
         let last = owner.filter(|at| self.protect[*at].takes_the_rest());
         let looked_at = self.protect.iter().enumerate().take(last.unwrap_or(self.protect.len()));
+        // What lies below stays with the owner, whatever takes all the rest behind it.
+        let yields = |at: usize, pattern: &Pattern| {
+            let behind = owner.filter(|of| at > *of && pattern.takes_the_rest());
+            behind.is_some_and(|of| pattern.depth() < self.protect[of].depth())
+        };
+        let looked_at = looked_at.filter(|(at, pattern)| !yields(*at, pattern));
         looked_at.filter(|(at, _)| Some(*at) != owner).any(|(_, pattern)| {
             match (pattern.reaches_below(path), protection) {
                 (Reach::No, _) | (Reach::Any, Protection::Any | Protection::By(_)) => false,

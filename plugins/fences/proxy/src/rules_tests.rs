@@ -128,6 +128,24 @@ fn what_lies_below_a_path_belongs_to_the_same_resource() {
 }
 
 #[test]
+fn a_pattern_for_all_the_rest_takes_nothing_away_from_those_before_it() {
+    let invoice = "/invoices/{id}=invoice/{id}";
+    let put = |protect: &[&str], path| demand(&rules(protect), "PUT", path, &INVOICE);
+    let written = Ok(Demand::Write(shown("invoice/42")));
+    for all in ["/**", "/invoices/**", "/**=all"] {
+        assert_eq!(put(&[invoice, all], "/invoices/43/x"), Err(Code::WrongResource), "{all}");
+        assert_eq!(put(&[invoice, all], "/invoices/42/x/y"), written, "{all}");
+        assert_eq!(put(&[invoice, all], "/invoices/42"), written, "{all}");
+    }
+    assert_eq!(put(&[invoice, "/**"], "/orders/43/x"), written);
+    // The first that matches counts, so before it such a pattern takes what lies below as well.
+    assert_eq!(put(&["/**", invoice], "/invoices/43"), written);
+    assert_eq!(put(&["/**", invoice], "/invoices/43/x"), written);
+    // One that reaches deeper stands behind it for a part.
+    assert_eq!(put(&[invoice, "/invoices/{id}/notes/**"], "/invoices/43/notes/x"), written);
+}
+
+#[test]
 fn a_collection_with_an_owner_is_not_changed_with_what_belongs_to_others_below_it() {
     let of = |protect: &[&str], path| demand(&rules(protect), "DELETE", path, &INVOICE);
     let written = Ok(Demand::Write(shown("invoice/42")));

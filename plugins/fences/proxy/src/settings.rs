@@ -8,6 +8,8 @@ use std::time::Duration;
 
 const LOCK_TTL_MIN: Duration = Duration::from_secs(1);
 const TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// With a smaller buffer the HTTP library does not start.
+const HEAD_BYTES_MIN: usize = 8 * 1024;
 
 /// Everything that a proxy is told.
 #[derive(Debug, Clone)]
@@ -125,10 +127,18 @@ impl Limits {
                 "--lock-ttl: less than 1s leaves no time to cut what is under way".to_owned()
             );
         }
-        let all = named.iter().map(|(_, time)| *time);
-        let all = all.chain([self.upstream_settle, self.upstream_idle, self.drain, self.lock_ttl]);
-        if all.max().is_some_and(|longest| longest > TIME_MAX) {
-            return Err("no time is longer than a day".to_owned());
+        let others = [
+            ("--upstream-settle", self.upstream_settle),
+            ("--upstream-idle", self.upstream_idle),
+            ("--drain", self.drain),
+            ("--lock-ttl", self.lock_ttl),
+        ];
+        let mut all = named.iter().chain(&others);
+        if let Some((name, _)) = all.find(|(_, time)| *time > TIME_MAX) {
+            return Err(format!("{name}: no time is longer than a day"));
+        }
+        if self.head_max < HEAD_BYTES_MIN {
+            return Err(format!("--head-max: at least {HEAD_BYTES_MIN} bytes"));
         }
         Ok(())
     }
@@ -160,5 +170,27 @@ impl Limits {
             ("drain", Bound::Time(self.drain)),
             ("lock_ttl", Bound::Time(self.lock_ttl)),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut Limits)) -> String {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        limits.check().expect_err("refused")
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        assert_eq!(Limits::default().check(), Ok(()));
+        let long = TIME_MAX + Duration::from_millis(1);
+        assert!(refused(|limits| limits.wait_max = long).starts_with("--wait-max: "));
+        assert!(refused(|limits| limits.drain = long).starts_with("--drain: "));
+        assert!(refused(|limits| limits.write_max = Duration::ZERO).starts_with("--write-max: "));
+        assert!(refused(|limits| limits.head_max = 8191).starts_with("--head-max: "));
+        assert_eq!(Limits { head_max: 8192, ..Limits::default() }.check(), Ok(()));
     }
 }

@@ -103,6 +103,22 @@ fn a_short_tenure_does_not_hide_the_one_before_it() {
 }
 
 #[test]
+fn what_the_directory_says_counts_as_well() {
+    let in_flight = Left { clean: false, ..Left::WELL };
+    let late = Left { late: true, ..in_flight };
+    assert_eq!(Left::WELL.on(true, false), Left::WELL);
+    // Its grant was still live: whoever has it is not told of its end.
+    assert_eq!(Left::WELL.on(true, true), late);
+    assert_eq!(in_flight.on(false, true), late);
+    assert_eq!(in_flight.on(false, false), in_flight);
+    // Given back, but not by the one that had writes in flight.
+    assert_eq!(Left::WELL.on(false, false), late);
+    // The directory of a successor says nothing of another one.
+    let another = Left { by_us: false, ..Left::WELL };
+    assert_eq!(another.on(false, false), Left { clean: false, ..another });
+}
+
+#[test]
 fn a_history_that_is_too_long_to_be_seen_is_taken_for_the_worst() {
     let (tenure, _dir) = tenure();
     let me = tenure.client.client_id().to_owned();

@@ -60,7 +60,7 @@ fn run(given: &ArgMatches) -> Result<(), Failure> {
     let settings = args::settings(given)?;
     let dir = given.get_one::<PathBuf>("data-dir").cloned().unwrap_or_default();
     let home = Home::open(&dir, &service::own_label());
-    let home = home.map_err(|error| Failure::Local(error.to_string()))?;
+    let home = home.map_err(not_started)?;
     let client = Service::new(given, Some(home.client_id().to_owned()), ATTEMPT_MAX)?.client;
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
