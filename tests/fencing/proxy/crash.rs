@@ -96,6 +96,7 @@ fn a_stop_waits_for_a_write_whose_client_is_gone() {
     let mut link = upstream.accept();
     link.request();
     drop(client);
+    eventually("the client is gone", || proxy.metric("connections") == 0.0);
     let addr = proxy.addr();
     proxy.ask_to_stop();
     eventually("nobody new is let in", || TcpStream::connect(addr).is_err());

@@ -4,8 +4,6 @@ use super::scripted::Scripted;
 use super::{begin_put, put, service, trusting};
 use leasehold_harness::eventually;
 use leasehold_harness::nginx::Nginx;
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -152,25 +150,6 @@ fn an_upstream_that_closes_every_connection_gets_one_for_each_request() {
 }
 
 #[test]
-fn a_client_that_closes_its_side_gets_its_answer() {
-    let (service, upstream) = (service(), Scripted::start());
-    let proxy = trusting(&service, &upstream.url()).start();
-    for request in [put("/a", "r", 33, "body"), b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()] {
-        let mut client = TcpStream::connect(proxy.addr()).expect("it listens");
-        client.write_all(&request).expect("sent");
-        client.shutdown(Shutdown::Write).expect("closed");
-        let mut link = upstream.accept();
-        link.request();
-        link.answer("200 OK", "answer");
-        drop(link);
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).expect("an answer, and its end");
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.ends_with("\r\n\r\nanswer"), "{answer}");
-    }
-}
-
-#[test]
 fn the_errors_of_the_upstream_are_its_own() {
     let (service, nginx) = (service(), Nginx::start());
     let proxy = trusting(&service, &nginx.url()).start();
@@ -198,9 +177,9 @@ fn a_write_that_was_sent_whole_goes_on_without_its_client() {
         link.send(&answer[..sent]);
         eventually("what was sent arrives", || sent == 0 || client.has_answer());
         drop(client);
+        eventually("the client is gone", || proxy.metric("connections") == 0.0);
         link.send(&answer[sent..]);
         eventually("it is over", || proxy.metric("writes_in_flight") == 0.0);
-        eventually("the client is gone", || proxy.metric("connections") == 0.0);
     }
     assert_eq!(proxy.metric("cut_total"), 0.0);
 }

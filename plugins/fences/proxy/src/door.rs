@@ -73,8 +73,6 @@ fn connection(
     let mut http = Builder::new();
     // hyper panics below its own least size.
     http.timer(TokioTimer::new())
-        // Whoever has said all may close that side and wait for the answer.
-        .half_close(true)
         .header_read_timeout(limits.head_timeout)
         .max_header_size(limits.head_max)
         .max_buf_size(limits.head_max.max(8 * 1024));
