@@ -103,6 +103,7 @@ fn built(
             write: on(write),
             transactions,
             refusals: Vec::new(),
+            own: false,
         },
         races: races.to_vec(),
     }
@@ -132,6 +133,7 @@ impl Own {
                     Transactions::Parts
                 },
                 refusals: self.refusals.clone(),
+                own: true,
             },
             races: races.collect(),
         }
