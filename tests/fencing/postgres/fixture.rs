@@ -90,6 +90,13 @@ pub(super) async fn refused_as(client: &Client, sql: &str) -> String {
     refused(client, sql).await.0
 }
 
+/// The same for a transaction, which it ends.
+pub(super) async fn refused_then_over(client: &Client, sql: &str) -> String {
+    let state = refused_as(client, sql).await;
+    run(client, "ROLLBACK").await;
+    state
+}
+
 /// The SQLSTATE of an error that the server sent.
 pub(super) fn state(error: &Error) -> String {
     let error = error.as_db_error().unwrap_or_else(|| panic!("not of the server: {error:?}"));

@@ -1,12 +1,6 @@
 //! Where trigger mode can stand, and the ways to a protected row that do not name its table.
 
-use super::fixture::{installed, number, refused_as, run, session, with_token};
-
-async fn refused_then_over(client: &tokio_postgres::Client, sql: &str) -> String {
-    let state = refused_as(client, sql).await;
-    run(client, "ROLLBACK").await;
-    state
-}
+use super::fixture::{installed, number, refused_as, refused_then_over, run, session, with_token};
 
 #[tokio::test]
 async fn what_is_not_a_table_of_the_user_is_refused_clearly() {

@@ -5,20 +5,14 @@ use leasehold_harness::postgres::Postgres;
 use tokio_postgres::Client;
 
 use super::fixture::{
-    backend, noticed, number, refused, refused_as, run, session, state, until_blocked,
-    with_invoices, with_token,
+    backend, noticed, number, refused, refused_as, refused_then_over, run, session, state,
+    until_blocked, with_invoices, with_token,
 };
 
 async fn protected(arguments: &str) -> (Postgres, Client) {
     let (server, admin) = with_invoices().await;
     run(&admin, &format!("SELECT leasehold.protect('invoice'{arguments})")).await;
     (server, admin)
-}
-
-async fn refused_then_over(client: &Client, sql: &str) -> String {
-    let state = refused_as(client, sql).await;
-    run(client, "ROLLBACK").await;
-    state
 }
 
 #[tokio::test]

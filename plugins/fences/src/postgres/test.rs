@@ -3,11 +3,10 @@
 use super::connect::{Database, as_the_system_has_it, as_the_user_has_it, failure, rows, value};
 use super::findings;
 use super::kit;
-use super::schemas::{Own, Schema, of_the_kit, row};
+use super::schemas::{Schema, of_the_kit, of_the_user, row};
 use super::session::{Connection, Isolation};
 use super::statement::Statement;
 use crate::error::Error;
-use crate::races::Race;
 use crate::races::advice::Words;
 use crate::races::lane::Lane;
 use crate::races::store::Holder;
@@ -15,6 +14,7 @@ use crate::races::widths::Walk;
 use crate::report::{Finding, Report, Severity, Stopped};
 use crate::stop::Stop;
 use crate::tally::{self, Course, Tell};
+use crate::wanted::Wanted;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Client;
@@ -36,29 +36,6 @@ const WORDS: Words = Words {
     seal: "make SELECT leasehold.seal(resource, token) the first act of a new holder, before it \
            reads; a seal of your own has to refuse a lower token: `WHERE last_token <= :token`",
 };
-
-/// What to test, and how.
-#[derive(Debug, Clone)]
-pub struct Wanted {
-    /// Rounds of each race.
-    pub rounds: u64,
-    /// Resources that are raced side by side; each needs four connections.
-    pub lanes: usize,
-    /// The races; all if there are none.
-    pub races: Vec<Race>,
-    /// The parts of the kit; all if there are none.
-    pub schemas: Vec<String>,
-    /// The isolation levels.
-    pub isolations: Vec<Isolation>,
-    /// The user's statements, instead of the kit's.
-    pub own: Option<Own>,
-    /// Names of resources, instead of the test's own.
-    pub resources: Vec<String>,
-    /// Whether those may be resources that somebody has.
-    pub overwrite: bool,
-    /// The lowest token that is used.
-    pub token_from: u64,
-}
 
 struct Test<'a> {
     database: Database,
@@ -144,17 +121,11 @@ impl<'a> Test<'a> {
         // Not with resources that somebody has: no token would be left for them. The columns of the
         // kit are what they are, and its rows stay.
         let walks = wanted.resources.is_empty() && wanted.own.is_some();
-        let mut names: Vec<String> = if wanted.resources.is_empty() {
-            (1..=wanted.lanes.max(1)).map(|lane| format!("{RESOURCE}/{lane}")).collect()
-        } else {
-            wanted.resources.clone()
-        };
-        names.extend(walks.then(|| format!("{RESOURCE}/widths")));
-        let before = wanted.token_from.saturating_sub(1);
-        let resources: Vec<_> = names.into_iter().map(|name| (name, before)).collect();
+        let mut resources = wanted.raced(RESOURCE);
+        resources.extend(walks.then(|| (format!("{RESOURCE}/widths"), wanted.token_before())));
         let seen = vec![None; resources.len()];
         let schemas = match &wanted.own {
-            Some(own) => vec![own.schema()],
+            Some(own) => vec![of_the_user(own)],
             None => of_the_kit(&format!("{place}.tried"), &format!("{place}.protected")),
         };
         Ok(Self { database, wanted, admin, place, schemas, resources, walks, seen, made: false })
@@ -166,10 +137,7 @@ impl<'a> Test<'a> {
     }
 
     fn wanted_schemas(&self) -> impl Iterator<Item = &Schema> {
-        let named = &self.wanted.schemas;
-        let is_named =
-            |one: &&Schema| named.is_empty() || named.iter().any(|name| name == one.name);
-        self.schemas.iter().filter(is_named)
+        self.schemas.iter().filter(|schema| self.wanted.has_part(schema.name))
     }
 
     fn course<'c>(&'c self, schema: &'c Schema, isolation: Option<Isolation>) -> Course<'c> {
@@ -252,7 +220,7 @@ impl<'a> Test<'a> {
         let Some(own) = &self.wanted.own else { return Ok(false) };
         as_the_user_has_it(&self.admin).await?;
         let mut finds = false;
-        for statement in own.schema().script.read {
+        for statement in of_the_user(own).script.read {
             let sql = statement.fill(Holder { resource, token: token.max(1) }, 0);
             finds |= value(&self.admin, &sql).await.is_ok_and(|found| found.is_some());
         }
@@ -460,7 +428,7 @@ impl<'a> Test<'a> {
                     *token = seen.unwrap_or(0).max(*token);
                 }
             }
-            self.clean(&own.schema()).await?;
+            self.clean(&of_the_user(own)).await?;
             if own.cleanup.is_empty() && self.made {
                 left.push(format!("what --setup made for {}: give --cleanup", self.names()));
             }

@@ -117,22 +117,6 @@ impl Session for Memory {
         }
         Ok(Answer::Done(()))
     }
-
-    async fn abandon(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn hold(&mut self, _: Holder<'_>, _: i64, _: bool) -> Result<bool, Error> {
-        Ok(false)
-    }
-
-    fn number(&self) -> Option<i32> {
-        None
-    }
-
-    async fn waits(&mut self, _: i32) -> Result<bool, Error> {
-        Ok(false)
-    }
 }
 
 fn lanes(schema: Schema) -> [Lane<Memory>; 2] {

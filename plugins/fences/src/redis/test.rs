@@ -2,11 +2,10 @@
 
 use super::command::Command;
 use super::connect::{Server, failure, text};
-use super::schemas::{Own, Schema, of_the_library};
+use super::schemas::{Schema, of_the_library, of_the_user};
 use super::session::Connection;
 use super::{findings, library};
 use crate::error::Error;
-use crate::races::Race;
 use crate::races::advice::Words;
 use crate::races::lane::Lane;
 use crate::races::store::Holder;
@@ -14,6 +13,7 @@ use crate::races::widths::Walk;
 use crate::report::{Finding, Report, Severity, Stopped};
 use crate::stop::Stop;
 use crate::tally::{self, Course, Tell};
+use crate::wanted::{Own, Wanted};
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Value, cmd};
 use std::sync::Arc;
@@ -30,27 +30,6 @@ const WORDS: Words = Words {
     seal: "make FCALL leasehold_seal 1 FENCE TOKEN the first act of a new holder, before it reads; \
            a seal of your own has to refuse a lower token",
 };
-
-/// What to test, and how.
-#[derive(Debug, Clone)]
-pub struct Wanted {
-    /// Rounds of each race.
-    pub rounds: u64,
-    /// Resources that are raced side by side; each needs four connections.
-    pub lanes: usize,
-    /// The races; all if there are none.
-    pub races: Vec<Race>,
-    /// The calls of the library; all if there are none.
-    pub schemas: Vec<String>,
-    /// The user's commands, instead of the library's.
-    pub own: Option<Own>,
-    /// Names of resources, instead of the test's own.
-    pub resources: Vec<String>,
-    /// Whether those may be resources that somebody has.
-    pub overwrite: bool,
-    /// The lowest token that is used.
-    pub token_from: u64,
-}
 
 struct Test<'a> {
     server: &'a Server,
@@ -114,22 +93,17 @@ fn width_of(run: &str, schema: &Schema) -> String {
 impl<'a> Test<'a> {
     async fn new(server: &'a Server, wanted: &'a Wanted) -> Result<Self, Error> {
         let schemas = match &wanted.own {
-            Some(own) => vec![own.schema()?],
+            Some(own) => vec![of_the_user(own)?],
             None => of_the_library()?,
         };
         let run = format!("leasehold-fence-test/{:08x}", fastrand::u32(..));
-        let mut names: Vec<String> = if wanted.resources.is_empty() {
-            (1..=wanted.lanes.max(1)).map(|lane| format!("{run}/{lane}")).collect()
-        } else {
-            wanted.resources.clone()
-        };
-        let raced = names.len();
+        let mut resources = wanted.raced(&run);
+        let raced = resources.len();
         if wanted.resources.is_empty() {
             // Never with resources that somebody has: no token would be left for them.
-            names.extend(schemas.iter().map(|schema| width_of(&run, schema)));
+            let walks = schemas.iter().map(|schema| width_of(&run, schema));
+            resources.extend(walks.map(|name| (name, wanted.token_before())));
         }
-        let before = wanted.token_from.saturating_sub(1);
-        let resources = names.into_iter().map(|name| (name, before)).collect();
         let admin = server.connect().await?;
         Ok(Self { server, wanted, admin, schemas, resources, raced, made: false })
     }
@@ -143,10 +117,7 @@ impl<'a> Test<'a> {
     }
 
     fn wanted_schemas(&self) -> impl Iterator<Item = &Schema> {
-        let named = &self.wanted.schemas;
-        let is_named =
-            |one: &&Schema| named.is_empty() || named.iter().any(|name| name == one.name);
-        self.schemas.iter().filter(is_named)
+        self.schemas.iter().filter(|schema| self.wanted.has_part(schema.name))
     }
 
     fn course<'c>(&'c self, schema: &'c Schema) -> Course<'c> {

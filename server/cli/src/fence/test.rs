@@ -9,8 +9,9 @@ use crate::service::{json, wanted};
 use crate::table::Table;
 use crate::{complain, exit};
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use leasehold_fences::postgres::Isolation;
-use leasehold_fences::{Race, Report, Row, Stop, Verdict, Weight, postgres, redis};
+use leasehold_fences::{Own, Race, Report, Row, Stop, Verdict, Wanted, Weight, postgres, redis};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,11 +21,10 @@ pub(super) async fn run(store: &Store, given: &ArgMatches) -> Result<ExitCode, F
     stop_on_signals(&stop)?;
     stop_in_time(&stop, given);
     let tell = |row: &Row| complain(&progress(row));
+    let wish = wish(store, given)?;
     let report = match store {
-        Store::Postgres(database) => {
-            postgres::test(database, &for_postgres(given), &stop, &tell).await?
-        }
-        Store::Redis(server) => redis::test(server, &for_redis(given)?, &stop, &tell).await?,
+        Store::Postgres(database) => postgres::test(database, &wish, &stop, &tell).await?,
+        Store::Redis(server) => redis::test(server, &wish, &stop, &tell).await?,
     };
     match wanted(given) {
         Output::Json => output::line(&json(&report)?)?,
@@ -71,8 +71,15 @@ fn stop_in_time(stop: &Stop, given: &ArgMatches) {
     });
 }
 
-fn for_postgres(given: &ArgMatches) -> postgres::Wanted {
-    let own = text(given, "write").is_some().then(|| postgres::Own {
+/// # Errors
+/// What only PostgreSQL has cannot be asked of a Redis.
+fn wish(store: &Store, given: &ArgMatches) -> Result<Wanted, Failure> {
+    let isolated = given.value_source("isolation") == Some(ValueSource::CommandLine);
+    let of_postgres = given.get_flag("autocommit") || isolated;
+    if of_postgres && matches!(store, Store::Redis(_)) {
+        return Err(Failure::Usage("--autocommit and --isolation are for PostgreSQL".to_owned()));
+    }
+    let own = text(given, "write").is_some().then(|| Own {
         setup: all(given, "setup"),
         cleanup: all(given, "cleanup"),
         seal: all(given, "seal"),
@@ -82,38 +89,12 @@ fn for_postgres(given: &ArgMatches) -> postgres::Wanted {
         once: given.get_flag("once"),
         refusals: all(given, "refusal"),
     });
-    postgres::Wanted {
+    Ok(Wanted {
         rounds: number(given, "rounds"),
         lanes: usize::try_from(number(given, "lanes")).unwrap_or(1),
         races: races(given),
-        schemas: all(given, "only"),
+        parts: all(given, "only"),
         isolations: isolations(&all(given, "isolation")),
-        own,
-        resources: all(given, "resource"),
-        overwrite: given.get_flag("overwrite"),
-        token_from: number(given, "token-from"),
-    }
-}
-
-fn for_redis(given: &ArgMatches) -> Result<redis::Wanted, Failure> {
-    let isolated = given.value_source("isolation") == Some(clap::parser::ValueSource::CommandLine);
-    if given.get_flag("autocommit") || isolated {
-        return Err(Failure::Usage("--autocommit and --isolation are for PostgreSQL".to_owned()));
-    }
-    let own = text(given, "write").is_some().then(|| redis::Own {
-        setup: all(given, "setup"),
-        cleanup: all(given, "cleanup"),
-        seal: all(given, "seal"),
-        read: all(given, "read"),
-        write: all(given, "write"),
-        once: given.get_flag("once"),
-        refusals: all(given, "refusal"),
-    });
-    Ok(redis::Wanted {
-        rounds: number(given, "rounds"),
-        lanes: usize::try_from(number(given, "lanes")).unwrap_or(1),
-        races: races(given),
-        schemas: all(given, "only"),
         own,
         resources: all(given, "resource"),
         overwrite: given.get_flag("overwrite"),
