@@ -27,6 +27,8 @@ DECLARE
     -- What was there before.
     relations pg_catalog.oid[];
     functions pg_catalog.oid[];
+    -- All that can be done to a table but to read it.
+    deeds pg_catalog.text := 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER';
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF current_setting('server_version_num')::integer < 130000 THEN
@@ -555,9 +557,12 @@ BEGIN
     LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', one.call);
     END LOOP;
+    IF current_setting('server_version_num')::integer >= 170000 THEN
+        deeds := deeds || ', MAINTAIN';
+    END IF;
     FOR one IN
         SELECT DISTINCT c.oid::regclass AS place,
-            CASE WHEN c.oid = ANY (relations) THEN 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER' ELSE 'ALL' END AS deeds,
+            CASE WHEN c.oid = ANY (relations) THEN deeds ELSE 'ALL' END AS deeds,
             CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
         FROM pg_class AS c, LATERAL (
             SELECT e.grantee FROM aclexplode(c.relacl) AS e
