@@ -10,7 +10,7 @@ use leasehold_harness::redis::Redis;
 use leasehold_harness::{Value, within};
 use rustix::process::Signal;
 
-use super::{fence, left_over, refused, told, with_kit};
+use super::{fence, left_over, refused, sql, told, with_kit};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -114,6 +114,31 @@ fn a_store_that_hangs_does_not_hang_the_test() {
     assert_eq!((&report["verdict"], status.code()), (&"unfinished".into(), Some(1)), "{report}");
     let left = report["left"][0].as_str().unwrap_or_default();
     assert!(left.contains("leasehold-fence-test/"), "{report}");
+}
+
+/// A session ends a moment after its program, and the next test may be there before.
+#[test]
+fn a_test_waits_a_moment_for_the_one_before() {
+    let server = with_kit();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime can be made");
+    let (client, connection) = runtime
+        .block_on(tokio_postgres::connect(&server.url(), tokio_postgres::NoTls))
+        .expect("it listens");
+    runtime.spawn(connection);
+    // The key of the test, "lh fence" in ASCII.
+    let lock = "SELECT pg_advisory_lock(x'6c682066656e6365'::bigint)";
+    runtime.block_on(client.batch_execute(lock)).expect("nobody has it");
+    let args = ["test", "--postgres", &server.url(), "--only", "guard", "--only", "none"];
+    let mut next = fence(&args);
+    let next = next.args(["--rounds", "20", "--race", "paused-holder"]);
+    let mut next = next.stdout(Stdio::null()).spawn().expect("the binary is there");
+    within(PATIENCE, "it waits for the lock", || {
+        let waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        (!sql(&server, waits).is_empty()).then_some(())
+    });
+    drop(client);
+    assert!(next.wait().expect("it is ours").success(), "its turn comes");
 }
 
 /// Either would be waited for without end by whoever bounds only the first step.

@@ -18,9 +18,11 @@ use crate::wanted::Wanted;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 /// "lh fence" in ASCII: one test at a time in a database, as its resources have fixed names.
 const LOCK: i64 = 0x6c68_2066_656e_6365;
+const LOCK_PATIENCE: &str = "5s";
 const PREFIX: &str = "leasehold_fence_test_";
 const RESOURCE: &str = "leasehold-fence-test";
 const TIDY_TRIES: u32 = 3;
@@ -109,15 +111,25 @@ pub async fn test(
     Ok(report.conclude())
 }
 
+/// The session of a test that has just ended may be on its way out, and still have the lock.
+async fn take_turn(admin: &Client) -> Result<(), Error> {
+    let lock = format!(
+        "BEGIN; SET LOCAL lock_timeout = '{LOCK_PATIENCE}'; SELECT pg_advisory_lock({LOCK}); COMMIT"
+    );
+    admin.batch_execute(&lock).await.map_err(|error| match error.code() {
+        Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            Error::Refused("another fence test runs in this database".to_owned())
+        }
+        _ => failure(&error),
+    })
+}
+
 impl<'a> Test<'a> {
     async fn new(database: &Database, wanted: &'a Wanted) -> Result<Self, Error> {
         let place = format!("{PREFIX}{:08x}", fastrand::u32(..));
         let database = database.named(&place);
         let admin = database.connect().await?;
-        let lock = format!("SELECT pg_try_advisory_lock({LOCK})");
-        if value(&admin, &lock).await?.as_deref() != Some("t") {
-            return Err(Error::Refused("another fence test runs in this database".to_owned()));
-        }
+        take_turn(&admin).await?;
         // Not with resources that somebody has: no token would be left for them. The columns of the
         // kit are what they are, and its rows stay.
         let walks = wanted.resources.is_empty() && wanted.own.is_some();
