@@ -221,7 +221,7 @@ fn the_kit_is_installed_shown_and_removed() {
     let (status, _) = told(&["status", "--postgres", &url]);
     assert_eq!((&status["version"], &status["shipped"]), (&version.into(), &version.into()));
     assert_eq!(status["granted"], serde_json::json!(["the app"]), "{status}");
-    assert_eq!(status["protected"][0]["table"], "bill", "{status}");
+    assert_eq!(status["protected"][0]["table"], "public.bill", "{status}");
     assert!(codes(&status).contains(&"fence_writable"), "{status}");
     let (code, detail, _) = refused(&["remove", "--postgres", &url]);
     assert_eq!(code, "store_refused");

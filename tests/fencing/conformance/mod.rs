@@ -6,10 +6,12 @@
 //! | `statements` | a user's own: sound ones, holes, and what is spared and left |
 //! | `widths` | tokens of every width |
 //! | `interruptions` | signals, limits, stores that die, hang or say nothing |
+//! | `rights` | rights and things of others around the kit |
 //! | `tls` | whom a store is taken for |
 
 mod interruptions;
 mod kit;
+mod rights;
 mod statements;
 mod tls;
 mod widths;

@@ -83,6 +83,7 @@ fn built(
             write: on(write),
             transactions,
             refusals: Vec::new(),
+            own: false,
         },
         races: races.to_vec(),
     }
@@ -102,6 +103,7 @@ pub(crate) fn of_the_user(own: &Own) -> Schema {
             write: all(&own.write),
             transactions,
             refusals: own.refusals.clone(),
+            own: true,
         },
         races: own.races(),
     }

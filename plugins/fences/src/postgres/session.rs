@@ -54,6 +54,8 @@ pub(crate) struct Script {
     pub(crate) transactions: Transactions,
     /// SQLSTATEs of the user's own that refuse.
     pub(crate) refusals: Vec<String>,
+    /// Whether they are the user's: then their names are looked up where the role has it.
+    pub(crate) own: bool,
 }
 
 impl Script {
@@ -86,6 +88,9 @@ impl Connection {
         client.batch_execute(&set).await.map_err(|error| failure(&error))?;
         let number = super::connect::value(&client, "SELECT pg_backend_pid()").await?;
         let number = number.and_then(|number| number.parse().ok()).unwrap_or_default();
+        if script.own {
+            super::connect::as_the_user_has_it(&client).await?;
+        }
         Ok(Self { client, script: script.clone(), number, open: false })
     }
 

@@ -1,6 +1,6 @@
 //! The test: makes what it needs, races, and tidies up whatever happened.
 
-use super::connect::{Database, failure, rows, value};
+use super::connect::{Database, as_the_system_has_it, as_the_user_has_it, failure, rows, value};
 use super::findings;
 use super::kit;
 use super::schemas::{Schema, of_the_kit, of_the_user, row};
@@ -217,7 +217,7 @@ impl<'a> Test<'a> {
         for ((resource, token), seen) in self.resources.iter().zip(&self.seen) {
             let why = match seen {
                 Some(seen) => format!("the fence has seen its token {seen}"),
-                None if self.finds_a_value(resource, *token).await => {
+                None if self.finds_a_value(resource, *token).await? => {
                     "--read finds a value of it".to_owned()
                 }
                 None => continue,
@@ -228,15 +228,16 @@ impl<'a> Test<'a> {
     }
 
     /// What is wrong with the read shows in the races.
-    async fn finds_a_value(&self, resource: &str, token: u64) -> bool {
-        let Some(own) = &self.wanted.own else { return false };
+    async fn finds_a_value(&self, resource: &str, token: u64) -> Result<bool, Error> {
+        let Some(own) = &self.wanted.own else { return Ok(false) };
+        as_the_user_has_it(&self.admin).await?;
+        let mut finds = false;
         for statement in of_the_user(own).script.read {
             let sql = statement.fill(Holder { resource, token: token.max(1) }, 0);
-            if value(&self.admin, &sql).await.is_ok_and(|found| found.is_some()) {
-                return true;
-            }
+            finds |= value(&self.admin, &sql).await.is_ok_and(|found| found.is_some());
         }
-        false
+        as_the_system_has_it(&self.admin).await?;
+        Ok(finds)
     }
 
     /// The tables of the test's own.
@@ -362,6 +363,16 @@ impl<'a> Test<'a> {
     /// Runs statements for one resource, in one transaction unless each is to commit by itself.
     /// They have a token of their own, as tables in trigger mode ask for one.
     async fn execute_for(&mut self, at: usize, statements: &[Statement]) -> Result<(), Error> {
+        if self.wanted.own.is_none() {
+            return self.execute_in_turn(at, statements).await;
+        }
+        as_the_user_has_it(&self.admin).await?;
+        let done = self.execute_in_turn(at, statements).await;
+        // What went wrong with them is the one to tell.
+        done.and(as_the_system_has_it(&self.admin).await)
+    }
+
+    async fn execute_in_turn(&mut self, at: usize, statements: &[Statement]) -> Result<(), Error> {
         let Some((resource, token)) = self.resources.get_mut(at) else { return Ok(()) };
         *token += 1;
         let holder = Holder { resource, token: *token };

@@ -180,7 +180,11 @@ fn table(rows: &[Row]) -> Table {
 
 /// How the figures of a row are to be read.
 fn remark(row: &Row) -> &'static str {
-    let bad = row.got_through > 0 || row.denied > 0;
+    let bad = match row.weight {
+        Weight::Judged => row.got_through > 0 || row.denied > 0,
+        // That somebody is refused is no loss.
+        Weight::Control => row.got_through > 0,
+    };
     match (row.weight, bad) {
         (Weight::Judged, false) => "held",
         (Weight::Judged, true) => "NOT HELD",
@@ -208,5 +212,30 @@ fn unproven(rows: &[Row]) -> &'static str {
              give --seal, or leave out --only and --race"
         }
         _ => "not shown: nothing was lost even where something has to be",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_that_only_refuses_somebody_has_lost_nothing() {
+        let row = |weight, got_through, denied| Row {
+            schema: "own".to_owned(),
+            isolation: None,
+            race: "updates",
+            weight,
+            rounds: 9,
+            writes: 9,
+            refused: 0,
+            retries: 0,
+            got_through,
+            denied,
+        };
+        assert_eq!(remark(&row(Weight::Control, 0, 3)), "too tame to lose");
+        assert_eq!(remark(&row(Weight::Control, 1, 0)), "loses, as it has to");
+        assert_eq!(remark(&row(Weight::Judged, 0, 3)), "NOT HELD");
+        assert_eq!(remark(&row(Weight::Judged, 0, 0)), "held");
     }
 }
