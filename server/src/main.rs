@@ -20,8 +20,12 @@ fn main() -> ExitCode {
     match matches.subcommand() {
         Some(("serve", given)) => serve::main(given),
         Some((name, given)) if name == fence_proxy::NAME => {
-            telemetry::start(fence_proxy::json_log(given));
-            leasehold_cli::main(name, given, args::command())
+            let given = match fence_proxy::complete(given) {
+                Ok(given) => given,
+                Err(code) => return code,
+            };
+            telemetry::start(fence_proxy::json_log(&given));
+            leasehold_cli::main(name, &given, args::command())
         }
         Some((name, given)) => leasehold_cli::main(name, given, args::command()),
         // Without a subcommand the help is printed by the parser itself.

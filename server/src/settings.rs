@@ -259,8 +259,10 @@ impl Raw {
     ) {
         for (variable, value) in environment {
             let Some(name) = variable.strip_prefix("LEASEHOLD_") else { continue };
-            // The client's own variables live under the same prefix.
-            if matches!(name, "SERVER" | "CREDENTIAL" | "CREDENTIAL_FILE" | "LOG") {
+            // The client's own variables live under the same prefix, and those of the fence proxy.
+            if matches!(name, "SERVER" | "CREDENTIAL" | "CREDENTIAL_FILE" | "LOG")
+                || name.starts_with("FENCE_PROXY_")
+            {
                 continue;
             }
             match KEYS.iter().find(|key| key.name == name.to_ascii_lowercase()) {
@@ -614,6 +616,7 @@ mod tests {
                 ("LEASEHOLD_QUEUE_MAX", "20"),
                 ("LEASEHOLD_WAITERS_MAX", "21"),
                 ("LEASEHOLD_SERVER", "x"),
+                ("LEASEHOLD_FENCE_PROXY_LISTEN", "x"),
             ],
         );
         let limits = raw.resolve().expect("no mistakes").node.limits;

@@ -3,7 +3,8 @@
 --   psql -v ON_ERROR_STOP=1 -f install.sql
 --
 -- One statement, so it takes effect as a whole or not at all under every runner, also inside a
--- transaction of a migration tool. Running it again changes nothing.
+-- transaction of a migration tool. Running it again changes nothing, but for rights that nobody but the
+-- owner should have: those are taken back.
 --
 -- In order: checks, the steps that change tables (each runs once), the checks of an arriving token,
 -- the calls for users, trigger mode, and privileges.
@@ -11,13 +12,25 @@
 -- Rules for whoever changes it: a table step that was released never changes, a new one is added. A
 -- signature that was released is never dropped: sessions that hold it in a prepared statement would
 -- fail while the kit is upgraded under them.
+--
+-- Whoever runs this may do more than those who can make functions and operators in the schemas of its
+-- search_path, and a better match than that of the system would run with all its rights. So the first
+-- statement pins the path, and until then every name says where it is from.
 
 DO $kit$
 DECLARE
     ours constant integer := 2;
     theirs integer := 0;
-    owner name;
+    path constant pg_catalog.text := pg_catalog.current_setting('search_path');
+    owner pg_catalog.name;
+    one pg_catalog.record;
+    -- What was there before.
+    relations pg_catalog.oid[];
+    functions pg_catalog.oid[];
+    -- All that can be done to a table but to read it.
+    deeds pg_catalog.text := 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER';
 BEGIN
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF current_setting('server_version_num')::integer < 130000 THEN
         RAISE EXCEPTION 'the leasehold kit needs PostgreSQL 13 or newer'
             USING ERRCODE = 'feature_not_supported';
@@ -38,7 +51,14 @@ BEGIN
     IF to_regnamespace('leasehold') IS NULL THEN
         CREATE SCHEMA leasehold;
         -- USAGE on the schema is all that a role needs, and it gives no way to the tables but the calls.
-        REVOKE ALL ON SCHEMA leasehold FROM PUBLIC;
+        -- Default privileges may have given more, here and to all that is made below.
+        FOR one IN
+            SELECT DISTINCT a.grantee FROM pg_namespace AS n, aclexplode(n.nspacl) AS a
+            WHERE n.nspname = 'leasehold' AND a.grantee <> n.nspowner
+        LOOP
+            EXECUTE format('REVOKE ALL ON SCHEMA leasehold FROM %s CASCADE',
+                CASE one.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(one.grantee)) END);
+        END LOOP;
     END IF;
     -- What somebody else owns, somebody else can change: with the rights of whoever installs, as the
     -- calls have those of their owner.
@@ -54,6 +74,18 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege',
                   HINT = format('Install as %I if that role is to own the kit. Otherwise look at what is there, and drop it.', owner);
     END IF;
+    -- So it is with a trigger, which a role with that right on a table can hang on it.
+    SELECT t.tgname, t.tgrelid::regclass AS place, pg_get_userbyid(p.proowner) AS owner INTO one
+        FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid JOIN pg_proc AS p ON p.oid = t.tgfoid
+        WHERE c.relnamespace = 'leasehold'::regnamespace AND NOT t.tgisinternal AND p.proowner <> c.relowner
+            AND NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = p.proowner AND r.rolsuper) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the trigger % on % runs a function of %', quote_ident(one.tgname), one.place, one.owner
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = format('Look at what it does. To drop it: DROP TRIGGER %I ON %s', one.tgname, one.place);
+    END IF;
+    relations := ARRAY(SELECT oid FROM pg_class WHERE relnamespace = 'leasehold'::regnamespace);
+    functions := ARRAY(SELECT oid FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace);
     IF to_regclass('leasehold.kit') IS NOT NULL THEN
         SELECT coalesce(max(version), 0) INTO theirs FROM leasehold.kit;
     ELSIF to_regclass('leasehold.fence') IS NOT NULL THEN
@@ -80,7 +112,6 @@ BEGIN
             resource text COLLATE "C" PRIMARY KEY,
             token bigint NOT NULL
         ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
-        REVOKE ALL ON leasehold.fence, leasehold.kit FROM PUBLIC;
         INSERT INTO leasehold.kit (version) VALUES (1);
     END IF;
 
@@ -308,6 +339,12 @@ BEGIN
             PERFORM leasehold.refuse('LH006', 'wrong_resource',
                 format('TRUNCATE of %s removes the rows of every resource, and the lock is for one', TG_RELID::regclass),
                 'DELETE the rows of the resource.', resource, NULL, NULL);
+        ELSIF TG_OP IN ('UPDATE', 'DELETE') AND TG_ARGV[1] <> '' AND EXISTS (
+            SELECT FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhparent
+            WHERE i.inhparent = TG_RELID AND c.relkind = 'r') THEN
+            RAISE EXCEPTION '% has tables that inherit from it, whose rows its column does not guard', TG_RELID::regclass
+                USING ERRCODE = 'wrong_object_type',
+                      HINT = 'Protect it without a column, or use partitions instead of inheritance.';
         ELSIF token !~ '^[1-9][0-9]{0,15}$' THEN
             PERFORM leasehold.refuse('LH004', 'invalid_request',
                 format('leasehold.token is not a token: "%s"', left(token, 64)),
@@ -502,14 +539,54 @@ BEGIN
 
     -- Privileges -----------------------------------------------------------------------------------
 
-    -- What was granted since stays, so only the functions, which are made anew, are seen to here.
-    GRANT SELECT ON leasehold.protected TO PUBLIC;
-    REVOKE ALL ON ALL FUNCTIONS IN SCHEMA leasehold FROM PUBLIC;
-    GRANT EXECUTE ON FUNCTION
-        leasehold.seal(text, bigint), leasehold.seal(text, bigint, text),
-        leasehold.guard(text, bigint), leasehold.guard(text, bigint, boolean, text),
-        leasehold.passes(text, bigint),
-        leasehold.highest_token(text), leasehold.version(), leasehold.fenced(), leasehold.misplaced(),
-        leasehold.protect(regclass, name, boolean), leasehold.unprotect(regclass) TO PUBLIC;
+    -- What is new is the owner's alone, whatever the default privileges are, and then what is meant for
+    -- everybody is granted. On what was there before, grants and their withdrawals stay as they are.
+    FOR one IN
+        SELECT DISTINCT p.oid::regprocedure AS call,
+            CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
+        FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+        WHERE p.pronamespace = 'leasehold'::regnamespace AND p.oid <> ALL (functions) AND a.grantee <> p.proowner
+    LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', one.call, one.grantee);
+    END LOOP;
+    FOR one IN
+        SELECT p.oid::regprocedure AS call FROM pg_proc AS p
+        WHERE p.pronamespace = 'leasehold'::regnamespace AND p.oid <> ALL (functions)
+            AND p.proname IN ('seal', 'guard', 'passes', 'highest_token', 'version', 'fenced', 'misplaced',
+                'protect', 'unprotect')
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', one.call);
+    END LOOP;
+    IF current_setting('server_version_num')::integer >= 170000 THEN
+        deeds := deeds || ', MAINTAIN';
+    END IF;
+    FOR one IN
+        SELECT DISTINCT c.oid::regclass AS place,
+            CASE WHEN c.oid = ANY (relations) THEN deeds ELSE 'ALL' END AS deeds,
+            CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
+        FROM pg_class AS c, LATERAL (
+            SELECT e.grantee FROM aclexplode(c.relacl) AS e
+            UNION SELECT e.grantee FROM pg_attribute AS t, aclexplode(t.attacl) AS e WHERE t.attrelid = c.oid) AS a
+        WHERE c.relnamespace = 'leasehold'::regnamespace AND c.relkind IN ('r', 'v') AND a.grantee <> c.relowner
+    LOOP
+        -- Those of the columns go with them.
+        EXECUTE format('REVOKE %s ON %s FROM %s CASCADE', one.deeds, one.place, one.grantee);
+    END LOOP;
+    IF 'leasehold.protected'::regclass <> ALL (relations) THEN
+        GRANT SELECT ON leasehold.protected TO PUBLIC;
+    END IF;
+    -- Whoever may create in the schema can make a call that is a better match than that of the kit.
+    FOR one IN
+        SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
+        FROM pg_namespace AS n, aclexplode(n.nspacl) AS a
+        WHERE n.nspname = 'leasehold' AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner
+    LOOP
+        EXECUTE format('REVOKE CREATE ON SCHEMA leasehold FROM %s CASCADE', one.grantee);
+    END LOOP;
+
+    -- For those who want to know the version and would not run what somebody else may have written.
+    EXECUTE format('COMMENT ON FUNCTION leasehold.version() IS %L', 'version ' || ours);
+    -- The rest of a transaction that this runs in goes on as it was.
+    PERFORM set_config('search_path', path, true);
 END
 $kit$;

@@ -12,32 +12,54 @@
 
 DO $kit$
 DECLARE
-    unprotect constant boolean := coalesce(current_setting('leasehold.unprotect', true), '') = 'yes';
-    forget constant boolean := coalesce(current_setting('leasehold.forget_tokens', true), '') = 'yes';
-    tables regclass[];
-    one record;
+    path constant pg_catalog.text := pg_catalog.current_setting('search_path');
+    unprotect boolean;
+    forget boolean;
+    owner pg_catalog.oid;
+    tables pg_catalog.regclass[];
+    one pg_catalog.record;
     kept bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock(7810758011010182508);
-    IF to_regclass('leasehold.fence') IS NULL OR to_regclass('leasehold.kit') IS NULL THEN
-        RAISE NOTICE 'the leasehold kit is not installed here';
-        RETURN;
-    END IF;
+    -- Before anything is looked up: what others have made in the schemas of the path must not run with
+    -- the rights of whoever runs this. Neither must the functions of the kit, which somebody else may own.
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    unprotect := coalesce(current_setting('leasehold.unprotect', true), '') = 'yes';
+    forget := coalesce(current_setting('leasehold.forget_tokens', true), '') = 'yes';
+    -- Before the first wait, which is for an installer.
     IF current_setting('lock_timeout') = '0' THEN
         PERFORM set_config('lock_timeout', '10s', true);
+    END IF;
+    PERFORM pg_advisory_xact_lock(7810758011010182508);
+    SELECT n.nspowner INTO owner FROM pg_namespace AS n WHERE n.nspname = 'leasehold';
+    IF NOT pg_has_role(owner, 'USAGE') THEN
+        RAISE EXCEPTION 'the schema leasehold belongs to %', pg_get_userbyid(owner)
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = format('Remove the kit as %I, or as a superuser.', pg_get_userbyid(owner));
+    END IF;
+    IF to_regclass('leasehold.fence') IS NULL OR to_regclass('leasehold.kit') IS NULL THEN
+        RAISE NOTICE 'the leasehold kit is not installed here';
+        PERFORM set_config('search_path', path, true);
+        RETURN;
     END IF;
 
     IF to_regclass('leasehold.protected') IS NOT NULL THEN
         -- A partition that was detached still has the trigger that the table above it gave it.
-        SELECT array_agg(DISTINCT t.tgrelid::regclass) INTO tables FROM pg_trigger AS t
-            WHERE t.tgparentid = 0
-                AND t.tgfoid IN ('leasehold.fenced'::regproc, 'leasehold.misplaced'::regproc);
+        SELECT array_agg(DISTINCT t.tgrelid::regclass) INTO tables
+            FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
+            WHERE t.tgparentid = 0 AND p.pronamespace = 'leasehold'::regnamespace
+                AND p.proname IN ('fenced', 'misplaced');
         IF tables IS NOT NULL AND NOT unprotect THEN
             RAISE EXCEPTION 'these tables are in trigger mode: %', array_to_string(tables, ', ')
                 USING ERRCODE = 'dependent_objects_still_exist',
                       HINT = 'Call leasehold.unprotect for each, or SET leasehold.unprotect = ''yes'' before this script.';
         END IF;
-        PERFORM leasehold.unprotect(target) FROM unnest(tables) AS t (target);
+        FOR one IN
+            SELECT t.tgname, t.tgrelid::regclass AS place FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
+            WHERE t.tgparentid = 0 AND p.pronamespace = 'leasehold'::regnamespace
+                AND p.proname IN ('fenced', 'misplaced')
+        LOOP
+            EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, one.place);
+        END LOOP;
     END IF;
 
     -- No CASCADE anywhere: what somebody else has built on the kit stops the removal, and is named.
@@ -50,6 +72,12 @@ BEGIN
         EXECUTE format('DROP FUNCTION %s', one.call);
     END LOOP;
 
+    -- A view, or a policy for rows, would run functions with the rights of whoever reads.
+    LOCK TABLE leasehold.fence IN ACCESS SHARE MODE;
+    IF EXISTS (SELECT FROM pg_class AS c WHERE c.oid = 'leasehold.fence'::regclass AND (c.relkind <> 'r' OR c.relrowsecurity)) THEN
+        RAISE EXCEPTION 'leasehold.fence is not the table that the kit makes'
+            USING ERRCODE = 'wrong_object_type', HINT = 'Look at what is there, and drop it.';
+    END IF;
     SELECT count(*) INTO kept FROM leasehold.fence;
     IF forget THEN
         DROP TABLE leasehold.fence, leasehold.kit;
@@ -60,5 +88,6 @@ BEGIN
         RAISE NOTICE 'the leasehold kit is removed; the highest tokens of % resources are kept in leasehold.fence', kept
             USING HINT = 'To forget them as well: SET leasehold.forget_tokens = ''yes'' and run this script again.';
     END IF;
+    PERFORM set_config('search_path', path, true);
 END
 $kit$;

@@ -179,10 +179,13 @@ local function read(fence)
 end
 
 -- The fence must not go by itself, so a time to live that somebody gave it ends here.
+local function keep(fence)
+    local failed = redis.pcall('PERSIST', fence)
+    if type(failed) == 'table' and failed.err then return failed end
+end
+
 local function raise(fence, token)
     local failed = redis.pcall('HSET', fence, 'token', token)
-    if type(failed) == 'table' and failed.err then return failed end
-    failed = redis.pcall('PERSIST', fence)
     if type(failed) == 'table' and failed.err then return failed end
 end
 
@@ -204,6 +207,9 @@ local function admit(keys, args, check_rest)
     if asked.once and before.used and asked.number <= before.used then
         return nil, beaten('TOKENUSED', 'token_used', resource_of(fence), asked.token, before.digits)
     end
+    -- Also for an equal token, and first: what is not permitted has to fail before the fence rises.
+    refused = keep(fence)
+    if refused then return nil, refused end
     -- `once` writes an equal token again: what is not permitted has to fail before the data changes.
     if asked.once or asked.number ~= before.token then
         refused = raise(fence, asked.token)

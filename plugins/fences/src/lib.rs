@@ -7,6 +7,7 @@
 //! | [`redis`] | the same for the function library and for commands |
 //! | `races` | stale and current holders at once, independent of the store |
 //! | `tally`, [`Report`] | what comes of the races, and what is found |
+//! | [`Wanted`], [`Own`] | what to test, and how |
 //! | [`Stop`] | asking a test to stop, so that it tidies up |
 //! | `tls`, [`Error`] | whom to trust, and what goes wrong |
 //!
@@ -21,9 +22,11 @@ mod report;
 mod stop;
 mod tally;
 mod tls;
+mod wanted;
 
 pub use error::Error;
 pub use races::Race;
 pub use report::{Finding, Report, Row, Severity, Stopped, Verdict, Weight};
 pub use stop::Stop;
 pub use tally::Tell;
+pub use wanted::{Own, Wanted};

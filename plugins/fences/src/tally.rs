@@ -2,14 +2,12 @@
 
 use crate::error::Error;
 use crate::races::advice::{self, Tried, Words};
+use crate::races::count::Count;
 use crate::races::lane::Lane;
 use crate::races::store::Session;
 use crate::races::{self, Race};
 use crate::report::{Report, Row, Weight};
 use crate::stop::Stop;
-
-/// A control has shown what it has to after far fewer rounds than it takes to trust a fence.
-const CONTROL_ROUNDS_MAX: u64 = 2_000;
 
 /// Whom to tell of a race that is over.
 pub type Tell<'a> = &'a dyn Fn(&Row);
@@ -27,9 +25,11 @@ pub(crate) struct Course<'a> {
     pub(crate) words: &'a Words,
     /// Of how many steps a write is.
     pub(crate) steps: usize,
+    /// How many rounds the walk through the widths of tokens has; none without a resource for it.
+    pub(crate) widths: u64,
 }
 
-impl Course<'_> {
+impl<'a> Course<'a> {
     /// Whether this course runs anything of what is wanted.
     pub(crate) fn runs_any(&self) -> bool {
         self.races.iter().any(|&(race, _)| self.is_wanted(race))
@@ -45,9 +45,32 @@ impl Course<'_> {
     }
 
     fn is_wanted(&self, race: Race) -> bool {
-        let named = self.wanted.is_empty() || self.wanted.contains(&race);
-        named && (race != Race::Stopped || self.steps > 1)
+        (self.wanted.is_empty() || self.wanted.contains(&race)) && self.is_possible(race)
     }
+
+    fn possible(self) -> impl Iterator<Item = Race> + 'a {
+        self.races.iter().map(|(race, _)| *race).filter(move |race| self.is_possible(*race))
+    }
+
+    fn is_possible(&self, race: Race) -> bool {
+        match race {
+            Race::Stopped => self.steps > 1,
+            Race::Widths => self.widths > 0,
+            _ => true,
+        }
+    }
+}
+
+/// What is raced through statements with a fence; `once` where each token may write once.
+pub(crate) fn judged(once: bool) -> Vec<(Race, Weight)> {
+    Race::ALL
+        .into_iter()
+        .filter(|race| *race != if once { Race::Equal } else { Race::Once })
+        .map(|race| match race {
+            Race::ReadFirst => (race, Weight::Control),
+            _ => (race, Weight::Judged),
+        })
+        .collect()
 }
 
 /// That nothing of what is wanted runs is told before anything is made.
@@ -59,7 +82,7 @@ pub(crate) fn check(courses: &[Course<'_>], parts: &[&str]) -> Result<(), Error>
         return Ok(());
     }
     let races: Vec<&str> =
-        courses.iter().flat_map(|course| course.races).map(|(race, _)| race.name()).collect();
+        courses.iter().flat_map(|course| course.possible()).map(Race::name).collect();
     Err(Error::Usage(format!(
         "none of these races can run through {}: it has {}",
         courses.iter().map(|course| course.schema).collect::<Vec<_>>().join(", "),
@@ -106,11 +129,11 @@ pub(crate) async fn run<S: Session>(
         if !course.runs(race, weight) || stop.asked() {
             continue;
         }
-        let rounds = match weight {
-            Weight::Judged => course.rounds,
-            Weight::Control => course.rounds.min(CONTROL_ROUNDS_MAX),
+        let (count, outcome) = match weight {
+            Weight::Judged if race == Race::Widths => walk(lanes, stop).await,
+            Weight::Judged => races::run(lanes, race, course.rounds, stop).await,
+            Weight::Control => races::control(lanes, race, course.rounds, stop).await,
         };
-        let (count, outcome) = races::run(lanes, race, rounds, stop).await;
         compares |= race == Race::Paused && count.through == 0 && count.refused > 0;
         sinks |= race == Race::Seals && count.through > 0 && compares;
         let tried = Tried {
@@ -133,13 +156,21 @@ pub(crate) async fn run<S: Session>(
     Ok(())
 }
 
+/// The one lane that has a resource for it, once through all widths.
+async fn walk<S: Session>(lanes: &mut [Lane<S>], stop: &Stop) -> (Count, Result<(), Error>) {
+    let lanes = lanes.split_at_mut(lanes.len().min(1)).0;
+    let rounds = lanes.iter().map(|lane| lane.walk.rounds()).sum();
+    races::run(lanes, Race::Widths, rounds, stop).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const WORDS: Words = Words { guard: "", one_step: "", seal: "" };
-    const RACES: [(Race, Weight); 4] = [
+    const RACES: [(Race, Weight); 5] = [
         (Race::Equal, Weight::Judged),
+        (Race::Widths, Weight::Judged),
         (Race::Stopped, Weight::Judged),
         (Race::Updates, Weight::Judged),
         (Race::ReadFirst, Weight::Control),
@@ -155,6 +186,7 @@ mod tests {
             has_seal: true,
             words: &WORDS,
             steps: 1,
+            widths: 0,
         }
     }
 
@@ -170,6 +202,7 @@ mod tests {
         assert_eq!(run_of(&[]), [Race::Equal, Race::Updates, Race::ReadFirst]);
         assert_eq!(run_of(&[Race::ReadFirst]), [Race::ReadFirst]);
         assert_eq!(run_of(&[Race::Stopped]), [], "a write of one step does not stop in between");
+        assert_eq!(run_of(&[Race::Widths]), [], "there is no resource to wear out");
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub const OUTPUT: u8 = 74;
 pub const NOT_GOT: u8 = 75;
 /// The lock was lost, or had ended.
 pub const LOST: u8 = 76;
+/// `fence-proxy`: stopped while writes were in flight, because its time to stop was over.
+pub const UNCLEAN: u8 = 79;
 /// `exec`: the command was found and cannot be run.
 pub const COMMAND_NOT_EXECUTABLE: u8 = 126;
 /// `exec`: there is no such command.

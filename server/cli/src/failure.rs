@@ -16,6 +16,10 @@ pub(crate) enum Failure {
     Usage(String),
     /// Standard output.
     Output(io::Error),
+    /// Another process has what can be had once.
+    Held(String),
+    /// A stop that left work behind for the next start.
+    Unclean(String),
     /// Anything else of this machine.
     Local(String),
 }
@@ -39,6 +43,8 @@ impl Failure {
             Self::Store(error) => error.code(),
             Self::Usage(_) => "usage",
             Self::Output(_) => "output_failed",
+            Self::Held(_) => "held",
+            Self::Unclean(_) => "unclean_stop",
             Self::Local(_) => "local_failure",
         }
     }
@@ -48,7 +54,10 @@ impl Failure {
         match self {
             Self::Service(error) => error.to_string(),
             Self::Store(error) => error.to_string(),
-            Self::Usage(detail) | Self::Local(detail) => detail.clone(),
+            Self::Usage(detail)
+            | Self::Held(detail)
+            | Self::Unclean(detail)
+            | Self::Local(detail) => detail.clone(),
             Self::Output(error) => format!("standard output: {error}"),
         }
     }
@@ -84,6 +93,8 @@ impl Failure {
             Self::Store(leasehold_fences::Error::Refused(_)) => exit::REFUSED,
             Self::Usage(_) | Self::Store(leasehold_fences::Error::Usage(_)) => exit::USAGE,
             Self::Output(_) => exit::OUTPUT,
+            Self::Held(_) => exit::NOT_GOT,
+            Self::Unclean(_) => exit::UNCLEAN,
             Self::Local(_) => exit::REFUSED,
         }
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const DEFAULT_SERVER: &str = "http://127.0.0.1:7070";
-const SERVER: &str = "LEASEHOLD_SERVER";
+pub(crate) const SERVER: &str = "LEASEHOLD_SERVER";
 pub(crate) const CREDENTIAL: &str = "LEASEHOLD_CREDENTIAL";
 /// A credential is short; a larger file is another file.
 const CREDENTIAL_MAX: u64 = 64 * 1024;

@@ -103,11 +103,20 @@ async fn what_waits_is_bounded_in_time_and_in_number() {
     let pass = fence.admit(R, 34, Usage::Many).await.expect("new");
     let mut second = Box::pin(fence.seal(R, 35));
     assert!((&mut second).now_or_never().is_none());
-    assert_eq!(code(fence.admit("other", 36, Usage::Many).await), "fence_full");
+    // What has nothing to wait for takes nobody's place.
+    let other = fence.admit("other", 36, Usage::Many).await.expect("nothing older");
+    assert_eq!((fence.stats().waiting, fence.stats().recording), (1, 0));
+    assert_eq!(code(fence.admit("other", 37, Usage::Many).await), "fence_full");
+    // Nor is it recorded, so that whoever is at work goes on.
+    assert_eq!(fence.highest("other").await.expect("read"), Some(36));
     assert_eq!((fence.stats().full, fence.stats().waiting_max), (1, 1));
-    drop(pass);
+    drop((pass, other));
     assert_eq!(second.now_or_never().expect("decided").expect("sealed"), Some(34));
-    drop(fence.admit("other", 36, Usage::Many).await.expect("room again"));
+    drop(fence.admit("other", 37, Usage::Many).await.expect("room again"));
+
+    let fence = MemoryFence::with_options(Options::new().recording_max(0));
+    assert_eq!(code(fence.admit(R, 34, Usage::Many).await), "fence_full");
+    assert_eq!((fence.stats().full, fence.stats().recording_max), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

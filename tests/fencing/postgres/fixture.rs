@@ -1,10 +1,11 @@
 //! A server with the kit, sessions to it, and what they have in common.
 
+use std::future::poll_fn;
 use std::time::{Duration, Instant};
 
 use leasehold_harness::Value;
 use leasehold_harness::postgres::Postgres;
-use tokio_postgres::{Client, Error, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Error, NoTls};
 
 /// The kit as it is shipped.
 pub(super) const INSTALL: &str = include_str!("../../../plugins/fences/postgres/install.sql");
@@ -52,6 +53,24 @@ pub(super) async fn run(client: &Client, sql: &str) {
     }
 }
 
+/// Runs what must pass, and gives what the server said beside its answer: severity and message.
+pub(super) async fn noticed(server: &Postgres, sql: &str) -> Vec<(String, String)> {
+    let (client, mut connection) =
+        tokio_postgres::connect(&server.url(), NoTls).await.expect("it listens");
+    let told = tokio::spawn(async move {
+        let mut told = Vec::new();
+        while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = message.expect("the server stays") {
+                told.push((notice.severity().to_owned(), notice.message().to_owned()));
+            }
+        }
+        told
+    });
+    run(&client, sql).await;
+    drop(client);
+    told.await.expect("it does not panic")
+}
+
 /// One number, or nothing where the answer is NULL.
 pub(super) async fn number(client: &Client, sql: &str) -> Option<i64> {
     let row = client.query_one(sql, &[]).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
@@ -69,6 +88,13 @@ pub(super) async fn refused(client: &Client, sql: &str) -> (String, Value) {
 /// The SQLSTATE of what must be refused.
 pub(super) async fn refused_as(client: &Client, sql: &str) -> String {
     refused(client, sql).await.0
+}
+
+/// The same for a transaction, which it ends.
+pub(super) async fn refused_then_over(client: &Client, sql: &str) -> String {
+    let state = refused_as(client, sql).await;
+    run(client, "ROLLBACK").await;
+    state
 }
 
 /// The SQLSTATE of an error that the server sent.

@@ -3,9 +3,24 @@
 use super::fixture::{
     backend, number, refused_as, run, session, state, until_blocked, with_invoices,
 };
+use tokio_postgres::Client;
 
 const STALE_WRITE: &str = "BEGIN; SELECT leasehold.guard('invoice/1', 33);
     UPDATE invoice SET total = -1 WHERE id = 1; COMMIT";
+
+/// What the newer holder writes: what it has read, and 10 more.
+async fn add_ten(new: &Client, read: i64) {
+    let write = format!(
+        "BEGIN; SELECT leasehold.guard('invoice/1', 34);
+        UPDATE invoice SET total = {} WHERE id = 1; COMMIT",
+        read + 10
+    );
+    run(new, &write).await;
+}
+
+async fn total(client: &Client) -> i64 {
+    number(client, "SELECT total FROM invoice WHERE id = 1").await.expect("it is there")
+}
 
 #[tokio::test]
 async fn what_the_newer_holder_reads_after_its_seal_stays_true() {
@@ -13,15 +28,10 @@ async fn what_the_newer_holder_reads_after_its_seal_stays_true() {
     let (old, new) = (session(&server).await, session(&server).await);
     run(&old, "SELECT leasehold.seal('invoice/1', 33)").await;
     run(&new, "SELECT leasehold.seal('invoice/1', 34)").await;
-    let read = number(&new, "SELECT total FROM invoice WHERE id = 1").await.expect("it is there");
+    let read = total(&new).await;
     assert_eq!(refused_as(&old, STALE_WRITE).await, "LH001");
-    let write = format!(
-        "BEGIN; SELECT leasehold.guard('invoice/1', 34);
-        UPDATE invoice SET total = {} WHERE id = 1; COMMIT",
-        read + 10
-    );
-    run(&new, &write).await;
-    assert_eq!(number(&admin, "SELECT total FROM invoice WHERE id = 1").await, Some(10));
+    add_ten(&new, read).await;
+    assert_eq!(total(&admin).await, 10);
 }
 
 #[tokio::test]
@@ -29,16 +39,11 @@ async fn without_a_seal_the_same_read_is_overtaken() {
     let (server, admin) = with_invoices().await;
     let (old, new) = (session(&server).await, session(&server).await);
     run(&old, "SELECT leasehold.seal('invoice/1', 33)").await;
-    let read = number(&new, "SELECT total FROM invoice WHERE id = 1").await.expect("it is there");
+    let read = total(&new).await;
     run(&old, STALE_WRITE).await;
-    let write = format!(
-        "BEGIN; SELECT leasehold.guard('invoice/1', 34);
-        UPDATE invoice SET total = {} WHERE id = 1; COMMIT",
-        read + 10
-    );
-    run(&new, &write).await;
+    add_ten(&new, read).await;
     // The older holder's -1 was accepted and is lost: what sealing before reading is for.
-    assert_eq!(number(&admin, "SELECT total FROM invoice WHERE id = 1").await, Some(10));
+    assert_eq!(total(&admin).await, 10);
 }
 
 #[tokio::test]

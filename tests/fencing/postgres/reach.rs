@@ -1,12 +1,6 @@
 //! Where trigger mode can stand, and the ways to a protected row that do not name its table.
 
-use super::fixture::{installed, number, refused_as, run, session, with_token};
-
-async fn refused_then_over(client: &tokio_postgres::Client, sql: &str) -> String {
-    let state = refused_as(client, sql).await;
-    run(client, "ROLLBACK").await;
-    state
-}
+use super::fixture::{installed, number, refused_as, refused_then_over, run, session, with_token};
 
 #[tokio::test]
 async fn what_is_not_a_table_of_the_user_is_refused_clearly() {
@@ -159,4 +153,10 @@ async fn what_replication_applies_was_guarded_where_it_came_from() {
     let applying = session(&server).await;
     run(&applying, "SET session_replication_role = replica; INSERT INTO plain VALUES (1)").await;
     assert_eq!(refused_as(&admin, "INSERT INTO plain VALUES (1)").await, "LH003");
+    // As the guide has it for whoever replicates nothing into the table.
+    run(&admin, "ALTER TABLE plain ENABLE ALWAYS TRIGGER leasehold_fence").await;
+    assert_eq!(refused_as(&applying, "INSERT INTO plain VALUES (2)").await, "LH003");
+    run(&applying, &with_token("a", 5, "INSERT INTO plain VALUES (3)")).await;
+    let enabled = "SELECT count(*) FROM leasehold.protected WHERE enabled";
+    assert_eq!(number(&admin, enabled).await, Some(1));
 }

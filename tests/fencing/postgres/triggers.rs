@@ -5,20 +5,14 @@ use leasehold_harness::postgres::Postgres;
 use tokio_postgres::Client;
 
 use super::fixture::{
-    backend, number, refused, refused_as, run, session, state, until_blocked, with_invoices,
-    with_token,
+    backend, noticed, number, refused, refused_as, refused_then_over, run, session, state,
+    until_blocked, with_invoices, with_token,
 };
 
 async fn protected(arguments: &str) -> (Postgres, Client) {
     let (server, admin) = with_invoices().await;
     run(&admin, &format!("SELECT leasehold.protect('invoice'{arguments})")).await;
     (server, admin)
-}
-
-async fn refused_then_over(client: &Client, sql: &str) -> String {
-    let state = refused_as(client, sql).await;
-    run(client, "ROLLBACK").await;
-    state
 }
 
 #[tokio::test]
@@ -336,4 +330,34 @@ async fn what_has_passed_passes_for_the_same_resource_alone() {
         SET LOCAL leasehold.resource = 'b'; SET LOCAL leasehold.token = '5 a';
         INSERT INTO low VALUES (2)";
     assert_eq!(refused_then_over(&admin, confused).await, "LH004");
+}
+
+#[tokio::test]
+async fn protecting_less_than_before_warns_and_a_column_that_is_no_text_is_told() {
+    let (server, admin) = protected(", 'resource', true").await;
+    let calls = [
+        ("'invoice', 'resource', true", None),
+        (
+            "'invoice', 'id', true",
+            Some(("NOTICE", "column \"id\" of public.invoice is of type integer")),
+        ),
+        ("'invoice', 'resource'", Some(("WARNING", "strict true"))),
+        ("'invoice', 'resource', true", None),
+        ("'invoice'", Some(("WARNING", "column resource and strict true"))),
+        ("'invoice'", None),
+    ];
+    for (arguments, wanted) in calls {
+        let told = noticed(&server, &format!("SELECT leasehold.protect({arguments})")).await;
+        let Some((severity, message)) = wanted else {
+            assert_eq!(told, [], "{arguments}");
+            continue;
+        };
+        assert_eq!(told.len(), 1, "{arguments}: {told:?}");
+        assert_eq!(told[0].0, severity, "{told:?}");
+        assert!(told[0].1.contains(message), "{arguments}: {told:?}");
+    }
+    // The last call counts.
+    let sql =
+        "SELECT count(*) FROM leasehold.protected WHERE resource_column IS NULL AND NOT strict";
+    assert_eq!(number(&admin, sql).await, Some(1));
 }

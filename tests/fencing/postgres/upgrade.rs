@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use leasehold_harness::postgres::Postgres;
 
@@ -155,4 +156,46 @@ async fn removal_stops_at_what_still_stands_on_the_kit() {
     run(&admin, "DROP VIEW mine").await;
     run(&admin, REMOVE).await;
     run(&admin, "DELETE FROM invoice").await;
+}
+
+/// With sessions that set no limit of their own: an installer that hangs must not hang the others.
+#[tokio::test]
+async fn installer_and_remover_give_up_waiting_for_another_one() {
+    const PATIENCE: Duration = Duration::from_secs(120);
+    let (server, admin) = installed().await;
+    run(&admin, "BEGIN; SELECT pg_advisory_xact_lock(7810758011010182508)").await;
+    let (one, other) = (session(&server).await, session(&server).await);
+    let both = async { tokio::join!(one.batch_execute(INSTALL), other.batch_execute(REMOVE)) };
+    let (install, remove) = tokio::time::timeout(PATIENCE, both).await.expect("they give up");
+    for outcome in [install, remove] {
+        assert_eq!(state(&outcome.expect_err("somebody else is at it")), "55P03");
+    }
+    run(&admin, "COMMIT").await;
+    run(&one, INSTALL).await;
+}
+
+/// A partition that was detached is no part of what was protected any more, and still has a trigger
+/// of the kit.
+#[tokio::test]
+async fn removal_finds_what_a_partition_took_with_it() {
+    let (_server, admin) = installed().await;
+    run(
+        &admin,
+        "CREATE TABLE whole (n int) PARTITION BY RANGE (n);
+        CREATE TABLE low PARTITION OF whole FOR VALUES FROM (0) TO (10);
+        SELECT leasehold.protect('whole');
+        ALTER TABLE whole DETACH PARTITION low; SELECT leasehold.unprotect('whole')",
+    )
+    .await;
+    assert_eq!(refused_as(&admin, "TRUNCATE low").await, "LH003");
+    run(&admin, "INSERT INTO low VALUES (1)").await;
+    let error = admin.batch_execute(REMOVE).await.expect_err("it is refused");
+    assert_eq!(state(&error), "2BP01");
+    assert!(error.as_db_error().expect("the server says it").message().contains("low"));
+    run(&admin, "SET leasehold.unprotect = 'yes'").await;
+    run(&admin, REMOVE).await;
+    run(&admin, "TRUNCATE low").await;
+    let ours = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'leasehold%'";
+    assert_eq!(number(&admin, ours).await, Some(0));
+    run(&admin, INSTALL).await;
 }

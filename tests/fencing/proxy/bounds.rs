@@ -71,12 +71,33 @@ fn writes_that_lost_their_clients_are_bounded_as_well() {
     for link in &mut links {
         link.answer("201 Created", "");
     }
-    eventually("they are over", || proxy.metric("fence{what=\"in_flight\"}") == 0.0);
+    eventually("they are over", || proxy.metric("writes_in_flight") == 0.0);
     let mut client = begin_put(&proxy, "/a", "t", 33);
     let mut link = upstream.accept();
     link.request();
     link.answer("201 Created", "");
     assert_eq!(client.finish().status, 201);
+}
+
+#[test]
+fn a_client_that_hangs_up_while_it_waits_writes_nothing() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url()).flag("--wait-max", "1h").start();
+    let older = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    // Whoever stops a worker at the end of its validity relies on this.
+    let waiting = begin_put(&proxy, "/a", "r", 34);
+    eventually("it waits", || proxy.metric("waiting") == 1.0);
+    drop(waiting);
+    eventually("only the older one is left", || {
+        proxy.metric("waiting") == 0.0 && proxy.metric("connections") == 1.0
+    });
+    link.answer("201 Created", "");
+    drop(older);
+    eventually("nobody is left", || proxy.metric("connections") == 0.0);
+    assert_eq!(proxy.metric("writes_in_flight"), 0.0);
+    assert!(upstream.try_accept().is_none(), "nothing more was sent");
 }
 
 #[test]
@@ -90,12 +111,41 @@ fn a_stop_waits_for_a_write_no_longer_than_it_may() {
     let mut stuck = begin_put(&proxy, "/a", "r", 33);
     let mut link = upstream.accept();
     link.request();
-    assert!(proxy.stop().success());
+    assert_eq!(proxy.stop().code(), Some(79));
     link.closed();
     assert!(stuck.read().is_err(), "the write was cut");
     // What it did is not known, so whoever comes next waits as after a crash.
     proxy.start_again();
     begin_put(&proxy, "/a", "r", 34).finish().problem(503, "older_in_flight");
+}
+
+#[test]
+fn a_full_house_of_waiters_keeps_nobody_out_who_need_not_wait() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--waiting-max", "1")
+        .flag("--upstream-idle", "0s")
+        .start();
+    let mut older = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    let mut newer = begin_put(&proxy, "/a", "r", 34);
+    eventually("it waits", || proxy.metric("waiting") == 1.0);
+    begin_put(&proxy, "/a", "r", 35).finish().problem(503, "overloaded");
+    // First writes wait for the disk, and not in that house.
+    for (at, resource) in ["s", "t", "u"].into_iter().enumerate() {
+        let mut client = begin_put(&proxy, "/b", resource, 40 + at as u64);
+        let mut link = upstream.accept();
+        assert_eq!(link.request().line, "PUT /b HTTP/1.1");
+        link.answer("201 Created", "");
+        assert_eq!(client.finish().status, 201);
+    }
+    link.answer("201 Created", "");
+    assert_eq!(older.finish().status, 201);
+    let mut link = upstream.accept();
+    link.request();
+    link.answer("201 Created", "");
+    assert_eq!(newer.finish().status, 201);
 }
 
 #[test]
@@ -106,10 +156,12 @@ fn resources_beyond_the_bound_share_a_floor() {
         let status = begin_put(&proxy, &format!("/{resource}"), resource, token).finish().status;
         assert_eq!(status, 201, "{resource}");
     }
-    assert_eq!(proxy.metric("fence{what=\"folded\"}"), 1.0);
+    assert_eq!(proxy.metric("folded_total"), 1.0);
     // Older than everything that is kept apart: taken for stale, though nobody overtook it.
     let problem = begin_put(&proxy, "/d", "d", 9).finish().problem(412, "stale_token");
     assert_eq!(problem["highest_token"], 10);
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("token 9 is older than 10, the floor"), "{detail}");
     begin_put(&proxy, "/a", "a", 9).finish().problem(412, "stale_token");
     assert_eq!(begin_put(&proxy, "/d", "d", 11).finish().status, 201);
 }

@@ -1,9 +1,11 @@
 //! Stops of every kind: what the fence knew it still knows, and what was in flight is waited for.
 
+use super::lock::held;
 use super::scripted::Scripted;
 use super::{begin_put, put, service, trusting};
-use leasehold_harness::eventually;
 use leasehold_harness::nginx::Nginx;
+use leasehold_harness::{eventually, process};
+use rustix::process::Signal;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,7 @@ fn killed_between_persisting_and_forwarding_it_still_refuses_the_older_token() {
     link.request();
     // 34 is recorded, and not forwarded: the older write is in flight.
     let _newer = begin_put(&proxy, "/newer", "r", 34);
-    eventually("34 is recorded", || proxy.metric("fence{what=\"raises\"}") == 2.0);
+    eventually("34 is recorded", || proxy.metric("raises_total") == 2.0);
     proxy.kill9();
     link.closed();
     let died = Instant::now();
@@ -32,7 +34,8 @@ fn killed_between_persisting_and_forwarding_it_still_refuses_the_older_token() {
     // The upstream may still be at work on 33: 34 waits out the settle time, and so does 35.
     let mut newer = begin_put(&proxy, "/newer", "r", 34);
     let mut link = upstream.accept();
-    assert_eq!(link.request().line, "PUT /newer HTTP/1.1");
+    let received = link.request();
+    assert_eq!((&*received.line, &received.body[..]), ("PUT /newer HTTP/1.1", &b"body"[..]));
     assert!(died.elapsed() >= SETTLE, "it passed after {:?}", died.elapsed());
     link.answer("201 Created", "");
     assert_eq!(newer.finish().status, 201);
@@ -44,6 +47,7 @@ fn every_acknowledged_write_is_remembered_through_many_kills() {
     let mut proxy = trusting(&service, &nginx.url())
         .flag("--upstream-settle", "10ms")
         .flag("--upstream-timeout", "1s")
+        .flag("--lock-ttl", "1s")
         .start();
     for token in (10..60).step_by(10) {
         let mut client = proxy.client();
@@ -102,6 +106,49 @@ fn a_stop_waits_for_a_write_whose_client_is_gone() {
 }
 
 #[test]
+fn a_stop_waits_for_what_settles_within_its_time() {
+    let (service, upstream) = (service(), Scripted::start());
+    let mut proxy = trusting(&service, &upstream.url()).flag("--upstream-settle", "1500ms").start();
+    let mut client = begin_put(&proxy, "/a", "r", 33);
+    let mut link = upstream.accept();
+    link.request();
+    drop(link);
+    client.finish().problem(502, "upstream_failed");
+    assert!(proxy.stop().success(), "{}", proxy.said());
+    assert!(!proxy.said().contains("in flight"), "{}", proxy.said());
+    proxy.set("--upstream-settle", "1h");
+    proxy.start_again();
+    // It would wait for an hour.
+    let mut newer = begin_put(&proxy, "/a", "r", 34);
+    let mut link = upstream.accept();
+    link.request();
+    link.answer("201 Created", "");
+    assert_eq!(newer.finish().status, 201);
+}
+
+#[test]
+fn a_start_on_a_file_that_cannot_be_opened_says_why() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).start();
+    assert!(proxy.stop().success());
+    let fence = proxy.data().join("fence.redb");
+    std::fs::remove_file(&fence).expect("it is there");
+    std::fs::create_dir(&fence).expect("it is gone");
+    let refused = proxy.try_start_again().expect_err("no file");
+    assert_eq!(refused.status.code(), Some(70), "{}", refused.output);
+    assert!(refused.output.contains("os error"), "{}", refused.output);
+}
+
+#[test]
+fn a_write_that_never_settles_is_asked_for_with_a_warning() {
+    let (service, nginx) = (service(), Nginx::start());
+    let proxy = trusting(&service, &nginx.url()).flag("--upstream-settle", "0s").start();
+    assert!(proxy.said().contains("--upstream-settle is 0s"), "{}", proxy.said());
+    let proxy = trusting(&super::service(), &nginx.url()).start();
+    assert!(!proxy.said().contains("--upstream-settle"), "{}", proxy.said());
+}
+
+#[test]
 fn a_start_that_comes_to_nothing_leaves_the_directory_as_it_was() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--upstream-settle", "1h").start();
@@ -142,6 +189,42 @@ fn a_successor_on_another_directory_trusts_nobody_from_before() {
     proxy.kill9();
     proxy.start_again();
     assert!(!proxy.said().contains(warning), "{}", proxy.said());
+}
+
+#[test]
+fn a_start_after_a_kill_says_what_it_found_and_raises_no_alarm() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1h").start();
+    // In its first tenure, and in the one after a kill.
+    for _ in 0..2 {
+        proxy.kill9();
+        proxy.start_again();
+        let said = proxy.said();
+        assert!(said.contains("did not give the lock back"), "{said}");
+        assert!(!said.contains("another data directory") && !said.contains("is a copy"), "{said}");
+    }
+}
+
+#[test]
+fn a_frozen_proxy_passes_nothing_on_when_it_wakes_up_without_its_lock() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--lock-ttl", "1s")
+        .flag("--upstream-settle", "1ms")
+        .start();
+    let mut client = proxy.client();
+    let whole = put("/a", "r", 33, "0123456789");
+    client.send(&whole[..whole.len() - 5]).expect("sent");
+    let mut link = upstream.accept();
+    link.head();
+    assert_eq!(link.take(5), b"01234");
+    process::signal(proxy.pid(), Signal::STOP);
+    client.send(&whole[whole.len() - 5..]).expect("the kernel takes it");
+    let lock = format!("fence-proxy/{}", upstream.url());
+    eventually("its lock is over", || held(&service, &lock).is_none());
+    process::signal(proxy.pid(), Signal::CONT);
+    assert_eq!(link.rest(), b"");
+    client.finish().problem(503, "not_ready");
 }
 
 #[test]

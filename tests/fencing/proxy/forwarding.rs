@@ -15,7 +15,7 @@ fn hop_by_hop_and_forged_headers_go_no_further() {
         "PUT /a?b=c HTTP/1.1\r\nHost: store.example\r\n{UNDER}Connection: keep-alive, X-Hop\r\n\
          X-Hop: 1\r\nTE: trailers\r\nKeep-Alive: timeout=5\r\nProxy-Authorization: secret\r\n\
          Forwarded: for=10.0.0.1\r\nX-Forwarded-For: 10.0.0.1\r\nX-Real-IP: 10.0.0.1\r\n\
-         X-HTTP-Method-Override: DELETE\r\nX-Original-URL: /admin\r\nLeasehold-Leader: me\r\n\
+         X-HTTP-Method-Override: DELETE\r\nX_Method_Override: DELETE\r\nX-Original-URL: /admin\r\nLeasehold-Leader: me\r\n\
          X-Mine: kept\r\nContent-Length: 4\r\n\r\nbody"
     );
     client.send(request.as_bytes()).expect("sent");
@@ -38,6 +38,7 @@ fn hop_by_hop_and_forged_headers_go_no_further() {
         ("connection", None),
         ("proxy-authorization", None),
         ("x-http-method-override", None),
+        ("x_method_override", None),
         ("x-original-url", None),
         ("leasehold-leader", None),
     ] {
@@ -85,6 +86,25 @@ fn what_could_be_read_as_two_requests_is_refused() {
             400,
         ),
         (format!("PUT /a HTTP/1.1\r\nHost: a\r\n{UNDER}Transfer-Encoding: gzip\r\n\r\n"), 400),
+        (
+            format!(
+                "PUT /a HTTP/1.1\r\nHost: a\r\n{UNDER}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
+            ),
+            501,
+        ),
+        (
+            format!(
+                "PUT /a HTTP/1.1\r\nHost: a\r\n{UNDER}Content-Length: 0\r\nContent_Length: 5\r\n\r\n"
+            ),
+            400,
+        ),
+        (
+            format!(
+                "PUT /a HTTP/1.1\r\nHost: a\r\n{UNDER}Connection: Content-Range\r\n\
+                 Content-Range: bytes 0-0/9\r\nContent-Length: 1\r\n\r\nx"
+            ),
+            400,
+        ),
         (format!("PUT /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n{UNDER}Content-Length: 0\r\n\r\n"), 400),
         (format!("PUT /a HTTP/1.1\r\n{UNDER}Content-Length: 0\r\n\r\n"), 400),
         (format!("PUT /a HTTP/1.1\r\nHost : a\r\n{UNDER}\r\n"), 400),
@@ -111,6 +131,23 @@ fn what_could_be_read_as_two_requests_is_refused() {
         assert_eq!(answer.status, status, "{request:.200}");
         assert!(upstream.try_accept().is_none(), "{request:.200} got through");
     }
+}
+
+#[test]
+fn a_read_stays_a_read_whatever_else_it_asks_for() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url()).start();
+    let mut client = proxy.client();
+    let overrides = ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method", "x_http_method"];
+    let overrides = overrides.map(|name| format!("{name}: DELETE\r\n")).concat();
+    let get = format!("GET /a HTTP/1.1\r\nHost: a\r\n{overrides}\r\n");
+    client.send(get.as_bytes()).expect("sent");
+    let mut link = upstream.accept();
+    let received = link.request();
+    assert_eq!(received.line, "GET /a HTTP/1.1");
+    assert!(received.headers.iter().all(|(_, value)| value != "DELETE"), "{received:?}");
+    link.answer("200 OK", "read");
+    assert_eq!(client.finish().body, b"read");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod crash;
 mod forwarding;
 mod load;
 mod lock;
+mod metrics;
 mod order;
 pub(crate) mod process;
 mod rule;

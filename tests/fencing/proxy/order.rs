@@ -15,7 +15,7 @@ fn a_newer_write_waits_for_the_older_one_and_older_ones_are_refused_meanwhile() 
     assert_eq!(link.request().line, "PUT /older HTTP/1.1");
 
     let mut newer = begin_put(&proxy, "/newer", "r", 34);
-    eventually("the newer write waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
+    eventually("the newer write waits", || proxy.metric("waiting") == 1.0);
     begin_put(&proxy, "/again", "r", 33).finish().problem(412, "stale_token");
     // Another resource has nothing to wait for.
     let mut other = begin_put(&proxy, "/other", "s", 5);
@@ -28,7 +28,7 @@ fn a_newer_write_waits_for_the_older_one_and_older_ones_are_refused_meanwhile() 
     // Half an answer is none.
     link.send("HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nbo");
     eventually("half of it arrives", || older.has_answer());
-    assert_eq!(proxy.metric("fence{what=\"waiting\"}"), 1.0);
+    assert_eq!(proxy.metric("waiting"), 1.0);
     link.send("dy");
     assert_eq!(older.finish().body, b"body");
     let mut link = upstream.accept();
@@ -103,7 +103,7 @@ fn a_wait_ends_with_the_advice_to_come_again_and_a_full_house_is_said_at_once() 
     let mut link = upstream.accept();
     link.request();
     let mut waiting = [(); 2].map(|()| begin_put(&proxy, "/newer", "r", 34));
-    eventually("both wait", || proxy.metric("fence{what=\"waiting\"}") == 2.0);
+    eventually("both wait", || proxy.metric("waiting") == 2.0);
     let full = begin_put(&proxy, "/newer", "r", 34).finish();
     full.problem(503, "overloaded");
     assert!(full.header("retry-after").is_some(), "{full}");

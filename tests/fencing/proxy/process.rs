@@ -5,16 +5,19 @@ use leasehold_harness::{Client, Server, process, within};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How to start a proxy.
+#[derive(Clone)]
 pub(crate) struct Builder {
     args: Vec<String>,
+    environment: Vec<(String, String)>,
     service: SocketAddr,
 }
 
@@ -50,6 +53,22 @@ impl Builder {
         self
     }
 
+    pub(super) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts it where that must not succeed.
+    #[track_caller]
+    pub(super) fn refused(self) -> Refused {
+        let home = TempDir::new().expect("a temporary directory can be made");
+        let output = home.path().join("output.log");
+        match Running::start(&self, &home.path().join("data"), &output) {
+            Ok(_) => panic!("it started"),
+            Err(refused) => refused,
+        }
+    }
+
     #[track_caller]
     pub(crate) fn start(self) -> Proxy {
         let home = TempDir::new().expect("a temporary directory can be made");
@@ -62,7 +81,7 @@ impl Builder {
 impl Proxy {
     pub(crate) fn builder(service: &Server, upstream: &str) -> Builder {
         let args = ["--upstream", upstream].map(str::to_owned).to_vec();
-        Builder { args, service: service.addr() }
+        Builder { args, environment: Vec::new(), service: service.addr() }
     }
 
     #[track_caller]
@@ -92,7 +111,7 @@ impl Proxy {
         let text = String::from_utf8(self.ops("/metrics").body).expect("text");
         let name = format!("leasehold_fence_proxy_{name} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&name));
-        line.map_or(0.0, |value| value.parse().expect("a number"))
+        line.unwrap_or_else(|| panic!("no {name}in {text}")).parse().expect("a number")
     }
 
     #[track_caller]
@@ -152,6 +171,22 @@ impl Proxy {
             Ok(_) => panic!("a second proxy started"),
             Err(refused) => refused,
         }
+    }
+
+    /// Starts another one on a copy of the data directory that cannot be told from it, as it lies
+    /// on the copy of a whole disk.
+    #[track_caller]
+    pub(super) fn start_copy(&self) -> Proxy {
+        let home = TempDir::new().expect("a temporary directory can be made");
+        let mut copy = Proxy { builder: self.builder.clone(), home, running: None };
+        fs::create_dir(copy.data()).expect("it is new");
+        copy_files(&self.data(), &copy.data());
+        let fence = fs::metadata(copy.data().join("fence.redb")).expect("it is there");
+        let made = fence.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+        let place = format!("{} {}\n", fence.ino(), made.unwrap_or_default().as_nanos());
+        fs::write(copy.data().join("place"), place).expect("written");
+        copy.start_again();
+        copy
     }
 
     /// Starts another one on the same data directory, which must not succeed.
@@ -215,6 +250,7 @@ impl Running {
             .args(["--server", &format!("http://{}", builder.service), "--data-dir"])
             .arg(dir)
             .args(&builder.args)
+            .envs(builder.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a file handle can be shared"))
             .stderr(file);

@@ -24,7 +24,7 @@ fn a_stale_token_is_refused_before_a_byte_reaches_the_upstream() {
     let mut stale = begin_put(&proxy, "/a", "invoice/42", 33);
     stale.finish().problem(412, "stale_token");
     assert!(upstream.try_accept().is_none(), "the upstream was connected to");
-    assert_eq!(proxy.metric("fence{what=\"stale_refused\"}"), 2.0);
+    assert_eq!(proxy.metric("fence_refused_total{reason=\"stale_token\"}"), 2.0);
 
     // The same connection carries the next write of the present holder, and nothing before it.
     let mut equal = begin_put(&proxy, "/b", "invoice/42", 34);
@@ -95,6 +95,69 @@ fn nobody_makes_a_collection_of_what_belongs_to_a_holder() {
     let below = begin_put(&proxy, "/invoices/80/x", "invoice/79", 34).finish();
     below.problem(403, "wrong_resource");
     assert_eq!(begin_put(&proxy, "/invoices/80/x", "invoice/80", 35).finish().status, 201);
+}
+
+#[test]
+fn methods_that_read_are_chosen_in_any_case() {
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy =
+        trusting(&service, &upstream.url()).flag("--read-methods", "get,head, report").start();
+    let mut client = proxy.client();
+    client.send(b"REPORT /a HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    let mut link = upstream.accept();
+    assert_eq!(link.request().line, "REPORT /a HTTP/1.1");
+    link.answer("200 OK", "");
+    for method in ["PROPFIND", "OPTIONS", "report", "get"] {
+        proxy.client().call(method, "/a", &[], b"").problem(428, "token_required");
+    }
+}
+
+#[test]
+fn new_items_are_made_in_a_collection_where_that_was_allowed() {
+    let (service, upstream) = (service(), Scripted::start());
+    let invoice = "/invoices/{id}=invoice/{id}";
+    let proxy = trusting(&service, &upstream.url())
+        .flag("--protect", invoice)
+        .flag("--makes-only", "POST /invoices")
+        .start();
+    let mut client = proxy.client();
+    client
+        .send(b"POST /invoices HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nnew")
+        .expect("sent");
+    let mut link = upstream.accept();
+    let received = link.request();
+    assert_eq!((&*received.line, &received.body[..]), ("POST /invoices HTTP/1.1", &b"new"[..]));
+    link.answer("201 Created", "");
+    assert_eq!(client.finish().status, 201);
+    client.call("DELETE", "/invoices", &[], b"").problem(428, "token_required");
+    drop(proxy);
+
+    let other = super::service();
+    let careful = trusting(&other, &upstream.url()).flag("--protect", invoice).start();
+    let under = [("Fencing-Resource", "invoices"), ("Fencing-Token", "34")];
+    let refused = careful.client().call("POST", "/invoices", &under, b"new");
+    let problem = refused.problem(403, "wrong_resource");
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("--makes-only 'POST /invoices'"), "{detail}");
+    assert!(upstream.try_accept().is_none());
+}
+
+#[test]
+fn settings_come_from_a_file_and_from_the_environment_as_well() {
+    let (service, nginx) = (service(), Nginx::start());
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("proxy.toml");
+    std::fs::write(&file, "protect = [\"/ledger/**\"]\nwait_max = \"77s\"\ndrain = \"66s\"\n")
+        .expect("written");
+    let proxy = trusting(&service, &nginx.url())
+        .flag("--config", file.to_str().expect("a plain path"))
+        .variable("LEASEHOLD_FENCE_PROXY_DRAIN", "55s")
+        .start();
+    assert_eq!(proxy.metric("bound_seconds{of=\"wait_max\"}"), 77.0);
+    assert_eq!(proxy.metric("bound_seconds{of=\"drain\"}"), 55.0);
+    let mut client = proxy.client();
+    assert_eq!(client.call("PUT", "/elsewhere", &[], b"x").status, 201);
+    client.call("PUT", "/ledger/x", &[], b"x").problem(428, "token_required");
 }
 
 #[test]

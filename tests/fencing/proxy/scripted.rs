@@ -135,6 +135,13 @@ impl Link {
         }
     }
 
+    /// What is left to be read before the proxy closes.
+    #[track_caller]
+    pub(super) fn rest(&mut self) -> Vec<u8> {
+        self.closed();
+        std::mem::take(&mut self.unread)
+    }
+
     fn fill(&mut self) -> io::Result<()> {
         let mut chunk = [0; 16 * 1024];
         match self.stream.read(&mut chunk)? {

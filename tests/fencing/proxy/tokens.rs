@@ -4,7 +4,7 @@ use super::process::{Proxy, copy_files};
 use super::scripted::Scripted;
 use super::{begin_put, service};
 use leasehold_harness::nginx::Nginx;
-use leasehold_harness::{Server, json};
+use leasehold_harness::{Server, eventually, json};
 use std::path::Path;
 
 fn grant(service: &Server, resource: &str) -> u64 {
@@ -78,6 +78,33 @@ fn an_older_directory_that_was_restored_trusts_nobody_from_before() {
 #[test]
 fn a_file_system_that_was_turned_back_trusts_nobody_from_before() {
     after_a_loss(|data, backup| copy_files(backup, data));
+}
+
+#[test]
+fn a_directory_that_was_turned_back_within_its_tenure_asks_about_each_token_once() {
+    let (service, nginx) = (service(), Nginx::start());
+    let mut proxy = Proxy::builder(&service, &nginx.url())
+        .flag("--lock-ttl", "1s")
+        .flag("--check-timeout", "500ms")
+        .flag("--upstream-settle", "1ms")
+        .flag("--upstream-timeout", "1s")
+        .start();
+    let older = grant(&service, "r");
+    assert_eq!(begin_put(&proxy, "/a", "r", older).finish().status, 201);
+    let backup = proxy.back_up();
+    release(&service, "r", older);
+    let newer = grant(&service, "r");
+    assert_eq!(begin_put(&proxy, "/a", "r", newer).finish().status, 204);
+    proxy.kill9();
+    copy_files(&backup, &proxy.data());
+    proxy.start_again();
+    let problem = begin_put(&proxy, "/a", "r", older).finish().problem(412, "stale_token");
+    assert_eq!(problem["highest_token"], newer);
+    eventually("the newer one is asked about no more", || {
+        let asked = proxy.metric("checks_total{verdict=\"good\"}");
+        assert_eq!(begin_put(&proxy, "/a", "r", newer).finish().status, 204);
+        asked >= 1.0 && proxy.metric("checks_total{verdict=\"good\"}") == asked
+    });
 }
 
 #[test]

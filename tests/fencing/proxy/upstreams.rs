@@ -4,6 +4,7 @@ use super::scripted::Scripted;
 use super::{begin_put, put, service, trusting};
 use leasehold_harness::eventually;
 use leasehold_harness::nginx::Nginx;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[track_caller]
@@ -99,7 +100,7 @@ fn an_early_answer_is_passed_on_and_the_rest_of_the_body_after_it() {
     assert_eq!(client.finish().body, b"early");
     // The write is not over before the upstream has all of it.
     let mut newer = begin_put(&proxy, "/b", "r", 34);
-    eventually("it waits", || proxy.metric("fence{what=\"waiting\"}") == 1.0);
+    eventually("it waits", || proxy.metric("waiting") == 1.0);
     client.send(&whole[whole.len() - 5..]).expect("sent");
     assert_eq!(link.take(10), b"0123456789");
     let mut link = upstream.accept();
@@ -124,6 +125,31 @@ fn a_kept_connection_that_the_upstream_closes_costs_nothing() {
 }
 
 #[test]
+fn an_upstream_that_closes_every_connection_gets_one_for_each_request() {
+    const WRITES: usize = 50;
+    let (service, upstream) = (service(), Scripted::start());
+    let proxy = trusting(&service, &upstream.url()).flag("--upstream-settle", "1ms").start();
+    let over = AtomicBool::new(false);
+    let (statuses, connections) = std::thread::scope(|scope| {
+        let closing = scope.spawn(|| {
+            let mut connections = 0;
+            while !over.load(Ordering::Relaxed) {
+                connections += usize::from(upstream.try_accept().is_some());
+                std::thread::yield_now();
+            }
+            connections
+        });
+        let statuses: Vec<_> = (0..WRITES)
+            .map(|_| begin_put(&proxy, "/a", "r", 33).read().map(|answer| answer.status).ok())
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        (statuses, closing.join().expect("it counts"))
+    });
+    assert_eq!(statuses, [Some(502); WRITES]);
+    assert!(connections <= WRITES, "{connections} connections");
+}
+
+#[test]
 fn the_errors_of_the_upstream_are_its_own() {
     let (service, nginx) = (service(), Nginx::start());
     let proxy = trusting(&service, &nginx.url()).start();
@@ -143,7 +169,7 @@ fn a_write_that_was_sent_whole_goes_on_without_its_client() {
         .flag("--upstream-settle", "1h")
         .start();
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
-    // Gone before the answer, and gone in the middle of it.
+    // Gone before the answer, and in the middle of it.
     for (token, sent) in [(33, 0), (34, answer.len() - 2)] {
         let mut client = begin_put(&proxy, "/a", "r", token);
         let mut link = upstream.accept();
@@ -153,7 +179,7 @@ fn a_write_that_was_sent_whole_goes_on_without_its_client() {
         drop(client);
         eventually("the client is gone", || proxy.metric("connections") == 0.0);
         link.send(&answer[sent..]);
-        eventually("it is over", || proxy.metric("fence{what=\"in_flight\"}") == 0.0);
+        eventually("it is over", || proxy.metric("writes_in_flight") == 0.0);
     }
     assert_eq!(proxy.metric("cut_total"), 0.0);
 }
@@ -185,7 +211,7 @@ fn a_client_that_reads_nothing_does_not_keep_its_write_in_flight() {
     // More than all the buffers on the way hold.
     let body = "x".repeat(64 * 1024 * 1024);
     link.answer("200 OK", &body);
-    eventually("the write is over", || proxy.metric("fence{what=\"in_flight\"}") == 0.0);
+    eventually("the write is over", || proxy.metric("writes_in_flight") == 0.0);
     assert_eq!(proxy.metric("cut_total"), 0.0);
     drop(client);
 }

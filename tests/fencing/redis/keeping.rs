@@ -98,6 +98,25 @@ async fn a_fence_that_was_to_expire_stays() {
     redis.run::<()>(&["EXPIRE", FENCE, "1000"]).await.expect("a time to live");
     redis.seal(34).await.expect("sealed");
     assert_eq!(redis.run(&["TTL", FENCE]).await, Ok(-1));
+    // So does the write of a holder that has sealed.
+    redis.run::<()>(&["EXPIRE", FENCE, "1000"]).await.expect("a time to live");
+    redis.set(34, "new").await.expect("an equal token passes");
+    assert_eq!(redis.run(&["TTL", FENCE]).await, Ok(-1));
+}
+
+/// Who may not take a time to live off the fence may not let it rise either, and not once more.
+#[tokio::test]
+async fn a_right_that_is_missing_shows_before_the_fence_rises() {
+    let (server, mut redis) = fenced().await;
+    let user = ["ACL", "SETUSER", "app", "on", "nopass", "~*", "+@all", "-persist"];
+    redis.run::<()>(&user).await.expect("a user");
+    let mut app = Connection::open(&server).await;
+    app.run::<()>(&["AUTH", "app", ""]).await.expect("without a password");
+    for attempt in ["first", "second"] {
+        app.set(34, "new").await.expect_err(attempt);
+        assert_eq!(redis.highest().await, None, "{attempt}");
+        assert_eq!(redis.data().await, None, "{attempt}");
+    }
 }
 
 /// A function replicates what it wrote, so a replica knows the tokens, answers for them, and

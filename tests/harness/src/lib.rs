@@ -5,6 +5,7 @@
 //! meaning when the inside is rewritten.
 
 mod answer;
+pub mod certificate;
 mod client;
 mod cluster;
 mod disk;

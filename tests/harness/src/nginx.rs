@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::within;
+use crate::{certificate, within};
 
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -52,7 +52,7 @@ impl Nginx {
         fs::write(home.path().join("nginx.conf"), configuration(&root, port, scheme))
             .expect("it fits");
         if scheme == "https" {
-            certify(&home);
+            certificate::make(home.path(), "IP:127.0.0.1");
         }
         let child = Command::new("nginx")
             .args(["-e", "error.log", "-p", &root, "-c", "nginx.conf"])
@@ -137,27 +137,6 @@ http {{
 }}
 "
     )
-}
-
-/// A certificate for the loopback address that signs for itself.
-fn certify(home: &TempDir) {
-    let openssl = Command::new("openssl")
-        .current_dir(home.path())
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-        ])
-        .args(["-keyout", "key.pem", "-out", "certificate.pem", "-days", "2"])
-        .args(["-subj", "/CN=store", "-addext", "subjectAltName=IP:127.0.0.1"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .output()
-        .expect("openssl is needed for this test");
-    assert!(openssl.status.success(), "{}", String::from_utf8_lossy(&openssl.stderr));
 }
 
 fn free_port() -> u16 {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::process::{Signal, geteuid};
 use tempfile::TempDir;
 
+use crate::certificate::{self, CERTIFICATE, KEY};
 use crate::process::{children, lives, signal};
 use crate::{eventually, within};
 
@@ -44,13 +45,43 @@ impl Postgres {
     /// Starts one with these settings of `postgresql.conf` and the defaults of its version otherwise.
     #[track_caller]
     pub fn start_with(settings: &[(&str, &str)]) -> Self {
+        let mut server = Self::prepare(settings);
+        server.restart();
+        server
+    }
+
+    /// Starts one that takes nothing but TLS, with a certificate for `names` that signs for itself.
+    #[track_caller]
+    pub fn start_with_tls(names: &str) -> Self {
+        let mut server = Self::prepare(&[
+            ("fsync", "off"),
+            ("ssl", "on"),
+            ("ssl_cert_file", CERTIFICATE),
+            ("ssl_key_file", KEY),
+        ]);
+        let data = server.home.path().join("data");
+        certificate::make(&data, names);
+        for file in [CERTIFICATE, KEY] {
+            give_away(&data.join(file));
+        }
+        let rule = "hostssl all all 127.0.0.1/32 trust\n";
+        fs::write(data.join("pg_hba.conf"), rule).expect("its rules can be written");
+        server.restart();
+        server
+    }
+
+    #[track_caller]
+    fn prepare(settings: &[(&str, &str)]) -> Self {
         let home = TempDir::new().expect("a temporary directory can be made");
         give_away(home.path());
         copy(&template(), &home.path().join("data"));
         let settings = settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
-        let mut server = Self { home, settings: settings.collect(), port: 0, child: None };
-        server.restart();
-        server
+        Self { home, settings: settings.collect(), port: 0, child: None }
+    }
+
+    /// The certificate of one that was started with TLS.
+    pub fn authority(&self) -> PathBuf {
+        self.home.path().join("data").join(CERTIFICATE)
     }
 
     /// How clients name it, for the database that everybody finds there.

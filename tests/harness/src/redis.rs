@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::certificate::{self, CERTIFICATE, KEY};
 use crate::within;
 
 /// A loaded machine may take seconds for a start that takes a tenth of one when it is idle.
@@ -26,6 +27,8 @@ const BINARY: &str = "LEASEHOLD_REDIS_BIN";
 pub struct Builder {
     settings: Vec<(String, String)>,
     root: Option<PathBuf>,
+    /// What its certificate is for, if it has one.
+    names: Option<String>,
 }
 
 impl Builder {
@@ -44,6 +47,13 @@ impl Builder {
         self
     }
 
+    /// Lets it speak TLS on a second port, with a certificate for `names` that signs for itself.
+    #[must_use]
+    pub fn tls(mut self, names: &str) -> Self {
+        self.names = Some(names.to_owned());
+        self
+    }
+
     /// Starts it and waits until it answers.
     #[track_caller]
     pub fn start(self) -> Redis {
@@ -53,6 +63,9 @@ impl Builder {
         };
         let home = home.expect("a temporary directory can be made");
         fs::create_dir(home.path().join("data")).expect("a fresh directory can be written");
+        if let Some(names) = &self.names {
+            certificate::make(home.path(), names);
+        }
         let process = Process::start(&self, home.path());
         Redis { process: Some(process), builder: self, home }
     }
@@ -70,7 +83,7 @@ pub struct Redis {
 impl Redis {
     /// Describes one that loses nothing it has acknowledged.
     pub fn builder() -> Builder {
-        let builder = Builder { settings: Vec::new(), root: None };
+        let builder = Builder { settings: Vec::new(), root: None, names: None };
         builder.setting("appendonly", "yes").setting("appendfsync", "always").setting("save", "")
     }
 
@@ -90,6 +103,17 @@ impl Redis {
     #[track_caller]
     pub fn url(&self) -> String {
         format!("redis://{}/", self.addr())
+    }
+
+    /// `url` of the port that speaks TLS.
+    #[track_caller]
+    pub fn tls_url(&self) -> String {
+        format!("rediss://{}/", self.running().tls.expect("it was started with TLS"))
+    }
+
+    /// The certificate of one that was started with TLS.
+    pub fn authority(&self) -> PathBuf {
+        self.home.path().join(CERTIFICATE)
     }
 
     /// Where its append-only files are.
@@ -150,6 +174,7 @@ impl Redis {
 struct Process {
     child: Child,
     addr: SocketAddr,
+    tls: Option<SocketAddr>,
     output: PathBuf,
 }
 
@@ -160,7 +185,7 @@ impl Process {
     fn start(builder: &Builder, home: &Path) -> Self {
         let output = home.join("output.log");
         for _ in 0..PORTS_TRIED {
-            let mut process = Self::spawn(builder, &home.join("data"), &output);
+            let mut process = Self::spawn(builder, home, &output);
             if within(START_PATIENCE, "Redis answers or exits", || process.settled()) {
                 return process;
             }
@@ -170,13 +195,22 @@ impl Process {
         panic!("no port was free in {PORTS_TRIED} tries");
     }
 
-    fn spawn(builder: &Builder, data_dir: &Path, output: &Path) -> Self {
+    fn spawn(builder: &Builder, home: &Path, output: &Path) -> Self {
         let file = File::create(output).expect("the output file can be written");
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let binary = std::env::var_os(BINARY).unwrap_or_else(|| "redis-server".into());
         let mut command = Command::new(&binary);
         command.args(["--bind", "127.0.0.1", "--port"]).arg(addr.port().to_string());
-        command.arg("--dir").arg(data_dir);
+        command.arg("--dir").arg(home.join("data"));
+        let tls =
+            builder.names.as_ref().map(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
+        if let Some(addr) = tls {
+            command.arg("--tls-port").arg(addr.port().to_string());
+            command.args(["--tls-auth-clients", "no"]);
+            for (name, file) in [("cert", CERTIFICATE), ("key", KEY), ("ca-cert", CERTIFICATE)] {
+                command.arg(format!("--tls-{name}-file")).arg(home.join(file));
+            }
+        }
         for (name, value) in &builder.settings {
             command.arg(format!("--{name}")).arg(value);
         }
@@ -185,7 +219,7 @@ impl Process {
             .stdout(file.try_clone().expect("a file handle can be shared"))
             .stderr(file);
         let child = command.spawn().unwrap_or_else(|e| panic!("{}: {e}", binary.display()));
-        Self { child, addr, output: output.to_owned() }
+        Self { child, addr, tls, output: output.to_owned() }
     }
 
     /// Whether it answers; nothing as long as it has neither begun to nor given up.

@@ -8,6 +8,9 @@ use anyhow::{Context as _, bail, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+/// In the head of the last answer.
+const CLOSE: &[u8] = b"\r\nconnection: close\r\n";
+
 /// A connection with a buffer that is reused from call to call.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -51,6 +54,31 @@ impl Connection {
         self.answer().await
     }
 
+    /// Puts a body where it may replace another one, under some lines of headers. Answers whether
+    /// the connection goes on: servers end one after so many requests.
+    pub(crate) async fn put(
+        &mut self,
+        path: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> anyhow::Result<bool> {
+        let length = body.len().to_string();
+        let head = [
+            b"PUT ",
+            path.as_bytes(),
+            b" HTTP/1.1\r\nHost: localhost\r\n",
+            headers.as_bytes(),
+            b"Content-Length: ",
+            length.as_bytes(),
+            b"\r\n\r\n",
+            body,
+        ];
+        self.send(&head).await?;
+        let (status, body) = self.received().await?;
+        ensure!(matches!(status, 201 | 204), "{status}: {}", String::from_utf8_lossy(body));
+        Ok(!self.buffer.to_ascii_lowercase().windows(CLOSE.len()).any(|part| part == CLOSE))
+    }
+
     async fn send(&mut self, parts: &[&[u8]]) -> anyhow::Result<()> {
         self.request.clear();
         parts.iter().for_each(|part| self.request.extend_from_slice(part));
@@ -59,13 +87,17 @@ impl Connection {
     }
 
     async fn answer(&mut self) -> anyhow::Result<&[u8]> {
+        let (status, body) = self.received().await?;
+        ensure!(status == 200, "{status}: {}", String::from_utf8_lossy(body));
+        Ok(body)
+    }
+
+    async fn received(&mut self) -> anyhow::Result<(u16, &[u8])> {
         self.buffer.clear();
         loop {
             ensure!(self.stream.read_buf(&mut self.buffer).await? > 0, "the server hung up");
             if let Some((status, body)) = parse(&mut self.buffer)? {
-                let body = &self.buffer[body];
-                ensure!(status == 200, "{status}: {}", String::from_utf8_lossy(body));
-                return Ok(body);
+                return Ok((status, &self.buffer[body]));
             }
         }
     }
@@ -77,6 +109,9 @@ fn parse(buffer: &mut Vec<u8>) -> anyhow::Result<Option<(u16, Range<usize>)>> {
     let mut head = httparse::Response::new(&mut slots);
     let httparse::Status::Complete(start) = head.parse(buffer)? else { return Ok(None) };
     let status = head.code.unwrap_or_default();
+    if status == 204 {
+        return Ok(Some((status, start..start)));
+    }
     for header in head.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
             let len: usize = std::str::from_utf8(header.value)?.parse()?;

@@ -18,13 +18,13 @@ use crate::requirement;
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// One connection that writes to a row or key of its own, under a fence of its own.
-trait Writer: Send + 'static {
+pub(crate) trait Writer: Send + 'static {
     /// One write, acknowledged.
     fn write(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
 /// A store, and the ways to write to it. The first one is what the others are compared with.
-trait Store {
+pub(crate) trait Store {
     type Way: Copy + 'static;
     type Writer: Writer;
 
@@ -58,28 +58,39 @@ async fn beside<S: Store>(
     title: &str,
     args: &Guard,
 ) -> anyhow::Result<Vec<(String, f64)>> {
-    let time = Duration::from_secs_f64(args.seconds);
     let mut ratios = Vec::new();
     for &connections in &args.connections {
-        let mut measured = vec![Vec::new(); S::WAYS.len()];
-        for round in 0..args.rounds {
-            // Everybody goes first, second and last equally often.
-            for place in 0..S::WAYS.len() {
-                let at = (place + round) % S::WAYS.len();
-                let (name, way) = S::WAYS[at];
-                let figures = drive(store, way, connections, time).await;
-                measured[at].push(figures.with_context(|| format!("{title}: {name}"))?);
-            }
-        }
-        println!("\n{title}, {connections} connections, median of {} rounds", args.rounds);
-        for ((name, _), runs) in S::WAYS.iter().zip(&measured) {
-            println!("{name:<17} {}", Figures::middle(runs));
-        }
+        let measured = alternate(store, title, connections, args).await?;
         for ((name, _), runs) in S::WAYS.iter().zip(&measured).skip(1) {
             ratios.push((format!("{name}@{connections}"), ratio(runs, &measured[0])));
         }
     }
     Ok(ratios)
+}
+
+/// Measures every way in alternated rounds, and shows it. The runs of each way, in their order.
+pub(crate) async fn alternate<S: Store>(
+    store: &S,
+    title: &str,
+    connections: usize,
+    args: &Guard,
+) -> anyhow::Result<Vec<Vec<Figures>>> {
+    let time = Duration::from_secs_f64(args.seconds);
+    let mut measured = vec![Vec::new(); S::WAYS.len()];
+    for round in 0..args.rounds {
+        // Everybody goes first, second and last equally often.
+        for place in 0..S::WAYS.len() {
+            let at = (place + round) % S::WAYS.len();
+            let (name, way) = S::WAYS[at];
+            let figures = drive(store, way, connections, time).await;
+            measured[at].push(figures.with_context(|| format!("{title}: {name}"))?);
+        }
+    }
+    println!("\n{title}, {connections} connections, median of {} rounds", args.rounds);
+    for ((name, _), runs) in S::WAYS.iter().zip(&measured) {
+        println!("{name:<17} {}", Figures::middle(runs));
+    }
+    Ok(measured)
 }
 
 /// `guard` stands for the lowest of all `guard@N`.

@@ -16,6 +16,7 @@ mod guard;
 mod leasehold;
 mod million;
 mod peers;
+mod proxy;
 mod reads;
 mod requirement;
 mod session;
@@ -54,6 +55,8 @@ enum Command {
     Million(Million),
     /// A write with a fence beside the same write without it, against PostgreSQL and Redis.
     Guard(Guard),
+    /// A write to nginx through the fence proxy beside the same write without it.
+    Proxy(Proxy),
 }
 
 #[derive(Debug, clap::Args)]
@@ -133,6 +136,16 @@ struct Guard {
     require: Vec<Requirement>,
 }
 
+#[derive(Debug, clap::Args)]
+struct Proxy {
+    /// A build of the server.
+    #[arg(long)]
+    leasehold_bin: PathBuf,
+    /// Its ratios are called `proxy@1`, `proxy@16`.
+    #[command(flatten)]
+    measure: Guard,
+}
+
 fn main() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Constant { listen } => constant::serve(listen),
@@ -157,6 +170,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Compare(args) => compare::run(&args).await?,
         Command::Million(args) => million::run(&args).await?,
         Command::Guard(args) => guard::run(&args).await?,
+        Command::Proxy(args) => proxy::run(&args).await?,
         Command::Constant { .. } => unreachable!("it has a runtime of its own"),
     }
     Ok(())

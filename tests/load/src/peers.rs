@@ -55,6 +55,29 @@ impl Peer {
         Ok(peer)
     }
 
+    /// The fence proxy before an upstream that has something under `/ready`. It takes tokens on
+    /// trust, as those here were made up.
+    pub(crate) fn fence_proxy(
+        binary: &Path,
+        upstream: &str,
+        service: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let (data, addr) = (TempDir::with_prefix("fence-proxy-")?, free_addr()?);
+        let child = Command::new(binary)
+            .args(["fence-proxy", "--check-tokens", "off", "--upstream", upstream])
+            .args(["--listen", &addr.to_string(), "--server", &format!("http://{service}")])
+            .arg("--data-dir")
+            .arg(data.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("start {}", binary.display()))?;
+        let peer = Self { child, addr, _data: Some(data) };
+        peer.ready("/ready");
+        Ok(peer)
+    }
+
     fn ready(&self, path: &str) {
         within(PATIENCE, "the peer is ready", || {
             let answer = Client::try_new(self.addr).ok()?.try_call("GET", path, &[], b"").ok()?;

@@ -94,7 +94,10 @@ impl Answerer {
         let write = match &demand {
             Demand::Nothing => None,
             Demand::Seal(shown) => self.seal(shown).await.map(|()| None)?,
-            Demand::Write(shown) => Some(self.admit(shown).await?),
+            Demand::Write(shown) => {
+                headers::check_connection(&head.headers)?;
+                Some(self.admit(shown).await?)
+            }
         };
         let shown = match &demand {
             Demand::Nothing => None,
@@ -118,9 +121,14 @@ impl Answerer {
         let seat = self.seat()?;
         self.examine(shown).await?;
         let pass = self.fence.admit(&shown.resource, shown.token, self.usage).await;
-        let pass = pass.map_err(refused)?;
+        let pass = pass.map_err(|why| self.refused(why))?;
+        if self.checks.is_suspect(shown) {
+            // While it waited, another proxy may have let a newer one through.
+            self.checks.check(shown).await?;
+        }
         let settle = self.limits.upstream_settle;
-        Ok(Write { pass, settle, tenure, seat, ends: Instant::now() + self.limits.write_max })
+        let (gate, ends) = (Arc::clone(&self.gate), Instant::now() + self.limits.write_max);
+        Ok(Write { pass, settle, tenure, gate, seat, ends })
     }
 
     /// Leave to be under way. Writes go on without their clients, so that these alone do not
@@ -133,9 +141,24 @@ impl Answerer {
         })
     }
 
-    /// Writes that the upstream may be at work on over a connection that is still there.
-    pub(crate) fn under_way(&self) -> u64 {
-        self.fence.stats().in_flight.saturating_sub(self.metrics.settling_now())
+    /// Resolves once no write is under way any more and all have settled. None is let through
+    /// from then on.
+    pub(crate) async fn all_over(&self) {
+        let all = u32::try_from(self.limits.connections_max).unwrap_or(u32::MAX);
+        if let Ok(seats) = self.seats.acquire_many(all).await {
+            seats.forget();
+        }
+    }
+
+    /// What the fence says, as a problem.
+    fn refused(&self, why: Refused) -> Problem {
+        let floor = self.fence.stats().floor;
+        match &why {
+            Refused::Stale { resource, token, highest } if *highest == floor => {
+                Problem::below_floor(resource, *token, floor)
+            }
+            _ => refused(why),
+        }
     }
 
     /// Records the token of a reader who is going to write: what it reads stays what it read.
@@ -143,7 +166,7 @@ impl Answerer {
         let tenure = self.gate.pass()?;
         self.examine(shown).await?;
         let sealed = self.fence.seal(&shown.resource, shown.token).await;
-        sealed.map_err(refused)?;
+        sealed.map_err(|why| self.refused(why))?;
         self.gate.pass_in(tenure)
     }
 
@@ -178,11 +201,11 @@ impl Answerer {
         sent: Request<Outgoing>,
         exchange: Arc<Exchange>,
     ) -> impl Future<Output = Result<Response<Answering>, Failure>> + use<> {
-        let (upstream, gate) = (Arc::clone(&self.upstream), Arc::clone(&self.gate));
+        let upstream = Arc::clone(&self.upstream);
         let patience = self.limits.upstream_timeout;
         let of_head = sent.method() == Method::HEAD;
         async move {
-            let (answer, line) = upstream.send(sent, &exchange, &gate).await?;
+            let (answer, line) = upstream.send(sent, &exchange).await?;
             let (mut head, body) = answer.into_parts();
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
                 let detail = "it switches protocols, which nobody has asked for";

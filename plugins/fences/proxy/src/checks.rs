@@ -13,9 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How many good answers are kept in mind; beyond, all are asked about again.
+const GOOD_MAX: usize = 10_000;
 
 type Asked = BoxFuture<'static, Result<(), Problem>>;
 
@@ -26,6 +29,10 @@ pub(crate) struct Checks {
     /// Another proxy stood before the upstream until a grant with this token: what was shown
     /// before may have been overtaken there, and the fence here does not know.
     suspect_below: AtomicU64,
+    /// Of these, those that were asked about since then and are good, by their resources.
+    good: Mutex<HashMap<String, u64>>,
+    /// Until then another proxy may still let newer tokens through, and no answer stays good.
+    distrust_until: Mutex<Option<Instant>>,
     places: Arc<Semaphore>,
     /// Those who ask the same at the same time share one answer.
     asked: Mutex<HashMap<Shown, WeakShared<Asked>>>,
@@ -40,6 +47,8 @@ impl Checks {
             client: client.with_budget(limits.check_timeout),
             on,
             suspect_below: AtomicU64::new(0),
+            good: Mutex::default(),
+            distrust_until: Mutex::new(None),
             places: Arc::new(Semaphore::new(limits.checks_max)),
             within: limits.check_timeout,
             asked: Mutex::default(),
@@ -47,9 +56,43 @@ impl Checks {
         }
     }
 
-    /// Trusts no token below this one, whatever the fence knows.
+    /// Trusts no token below this one before the service was asked about it once, whatever the
+    /// fence knows.
     pub(crate) fn suspect_below(&self, token: u64) {
-        self.suspect_below.fetch_max(token, Ordering::AcqRel);
+        let mut good = self.good.lock();
+        if self.suspect_below.fetch_max(token, Ordering::AcqRel) < token {
+            good.clear();
+        }
+    }
+
+    /// Asks about every token that is shown within this time, and once more after it.
+    pub(crate) fn distrust_for(&self, span: Duration) {
+        let mut until = self.distrust_until.lock();
+        // What was asked just before is answered within two more.
+        *until = (*until).max(Instant::now().checked_add(span + 2 * self.within));
+    }
+
+    /// Whether the service has to be asked before this goes on, although the fence let it through.
+    pub(crate) fn is_suspect(&self, shown: &Shown) -> bool {
+        let below = self.suspect_below.load(Ordering::Acquire);
+        let is_good = || self.good.lock().get(&shown.resource) == Some(&shown.token);
+        self.on && shown.token < below && !is_good()
+    }
+
+    fn distrusts(&self) -> bool {
+        self.distrust_until.lock().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Keeps in mind what the service said, as far as it stays true.
+    fn remember(&self, shown: &Shown, asked_below: u64) {
+        let mut good = self.good.lock();
+        // Raised meanwhile: the answer may be older than what raised it.
+        if shown.token < asked_below && self.suspect_below.load(Ordering::Acquire) == asked_below {
+            if good.len() >= GOOD_MAX {
+                good.clear();
+            }
+            good.insert(shown.resource.clone(), shown.token);
+        }
     }
 
     /// Whether the service is asked at all.
@@ -61,13 +104,21 @@ impl Checks {
     /// fence has seen.
     pub(crate) fn is_new(&self, shown: &Shown, highest: Option<u64>) -> bool {
         let unseen = highest.is_none_or(|highest| shown.token > highest);
-        self.on && (unseen || shown.token < self.suspect_below.load(Ordering::Acquire))
+        self.on && (unseen || self.distrusts() || self.is_suspect(shown))
     }
 
     /// Good only if it is the highest token of its resource that the service has issued.
     pub(crate) async fn check(&self, shown: &Shown) -> Result<(), Problem> {
+        if self.distrusts() {
+            self.suspect_below(shown.token.saturating_add(1));
+        }
+        let trusted = !self.distrusts();
+        let below = self.suspect_below.load(Ordering::Acquire);
         let asked = self.ask(shown);
         let verdict = asked.await;
+        if trusted && verdict.is_ok() {
+            self.remember(shown, below);
+        }
         let mut all = self.asked.lock();
         if all
             .get(shown)
@@ -124,7 +175,7 @@ async fn ask(
             }
         }
     };
-    metrics.checked(verdict.as_ref().err().map_or("good", |problem| problem.code.as_str()));
+    metrics.checked(verdict.as_ref().err().map(|problem| problem.code));
     verdict
 }
 
@@ -141,8 +192,8 @@ fn judge(shown: &Shown, highest: Option<u64>) -> Result<(), Problem> {
             Err(Problem::stale(&shown.resource, shown.token, highest))
         }
         highest => {
-            let detail =
-                format!("the service knows no token {} for {}", shown.token, shown.resource);
+            let (resource, token) = (&shown.resource, shown.token);
+            let detail = format!("no exclusive grant of {resource} with token {token} is known");
             let problem = Problem::about(Code::UnknownToken, &shown.resource, shown.token, detail);
             Err(Problem { highest_token: highest, ..problem })
         }
@@ -205,5 +256,46 @@ mod tests {
         assert!(checks.is_new(&shown, Some(34)));
         checks.suspect_below(2);
         assert!(checks.is_new(&shown, Some(34)), "it never goes down");
+    }
+
+    async fn checks() -> (Fake, Checks) {
+        let service = Fake::start(|_| {
+            let checked = FenceChecked { current: true, highest_token: Some(34) };
+            Reply::json(200, &checked)
+        });
+        let service = service.await.expect("a port");
+        let client = Client::new(service.url()).expect("a client");
+        let limits = Limits { check_timeout: Duration::from_secs(60), ..Limits::default() };
+        let metrics = Metrics::new(&limits).expect("metrics");
+        (service, Checks::new(&client, true, &limits, &metrics))
+    }
+
+    #[tokio::test]
+    async fn a_token_from_before_is_asked_about_once() {
+        let (_service, checks) = checks().await;
+        let shown = |resource: &str, token| Shown { resource: resource.to_owned(), token };
+        checks.suspect_below(100);
+        let (good, stale) = (shown("a", 34), shown("b", 33));
+        assert!(checks.is_new(&good, Some(34)) && checks.is_suspect(&good));
+        assert!(checks.check(&good).await.is_ok() && checks.check(&stale).await.is_err());
+        assert!(!checks.is_new(&good, Some(34)) && !checks.is_suspect(&good));
+        // Not another one of the resource, nor one that is not good.
+        assert!(checks.is_suspect(&shown("a", 33)) && checks.is_suspect(&stale));
+        checks.suspect_below(100);
+        assert!(!checks.is_suspect(&good));
+        checks.suspect_below(101);
+        assert!(checks.is_suspect(&good), "somebody else has been here since");
+    }
+
+    #[tokio::test]
+    async fn no_answer_stays_good_while_another_proxy_may_go_on() {
+        let (_service, checks) = checks().await;
+        let shown = Shown { resource: "a".to_owned(), token: 34 };
+        checks.distrust_for(Duration::ZERO);
+        for _ in 0..2 {
+            assert!(checks.is_new(&shown, Some(34)));
+            assert!(checks.check(&shown).await.is_ok());
+            assert!(checks.is_suspect(&shown), "it is asked about again before it goes on");
+        }
     }
 }

@@ -4,8 +4,9 @@
 //! knows what the upstream still does, and it counts as in flight for the settle time after its
 //! connection ended. Whoever takes part in an exchange holds it; the last one is the connection.
 
-use crate::gate::Tenure;
+use crate::gate::{Gate, Tenure};
 use crate::metrics::Metrics;
+use crate::problem::Problem;
 use leasehold_client::fence::Pass;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) struct Write {
     pub(crate) settle: Duration,
     /// In which it was let through.
     pub(crate) tenure: Tenure,
+    pub(crate) gate: Arc<Gate>,
     /// Kept until the write is over, whether or not its client is still there.
     pub(crate) seat: OwnedSemaphorePermit,
     /// No write takes longer.
@@ -46,7 +48,7 @@ pub(crate) struct Write {
 pub(crate) struct Exchange {
     write: Mutex<Option<Write>>,
     ends: Option<Instant>,
-    tenure: Option<Tenure>,
+    let_through: Option<(Tenure, Arc<Gate>)>,
     began: AtomicBool,
     body_done: AtomicBool,
     answer_done: AtomicBool,
@@ -67,7 +69,7 @@ impl Exchange {
     pub(crate) fn new(write: Option<Write>, metrics: &Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             ends: write.as_ref().map(|write| write.ends),
-            tenure: write.as_ref().map(|write| write.tenure),
+            let_through: write.as_ref().map(|write| (write.tenure, Arc::clone(&write.gate))),
             write: Mutex::new(write),
             began: AtomicBool::new(false),
             body_done: AtomicBool::new(false),
@@ -79,9 +81,10 @@ impl Exchange {
         })
     }
 
-    /// In which a write was let through.
-    pub(crate) fn tenure(&self) -> Option<Tenure> {
-        self.tenure
+    /// Whether it may be begun, or go on, at this moment. Looks at the clock, so that a process
+    /// that was frozen knows it before anything else of it has run.
+    pub(crate) fn may_go_on(&self) -> Result<(), Problem> {
+        self.let_through.as_ref().map_or(Ok(()), |(tenure, gate)| gate.pass_in(*tenure))
     }
 
     pub(crate) fn is_write(&self) -> bool {
@@ -171,5 +174,35 @@ impl Drop for Exchange {
             sleep(write.settle).await;
             drop((write.pass, write.seat, settling));
         }));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::settings::Limits;
+    use leasehold_client::fence::{Fence as _, Options, RedbFence, Usage};
+    use tempfile::TempDir;
+    use tokio::sync::Semaphore;
+
+    /// An exchange without a write.
+    pub(crate) fn read() -> Arc<Exchange> {
+        Exchange::new(None, &Metrics::new(&Limits::default()).expect("metrics"))
+    }
+
+    /// The exchange of a write that was let through in the first tenure of a gate.
+    pub(crate) async fn write(gate: &Arc<Gate>) -> (Arc<Exchange>, TempDir) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let fence = RedbFence::open(dir.path().join("fence.redb"), Options::new()).expect("opened");
+        let metrics = Metrics::new(&Limits::default()).expect("metrics");
+        let write = Write {
+            pass: fence.admit("r", 1, Usage::Many).await.expect("new"),
+            settle: Duration::ZERO,
+            tenure: Tenure::default(),
+            gate: Arc::clone(gate),
+            seat: Arc::new(Semaphore::new(1)).try_acquire_owned().expect("free"),
+            ends: Instant::now() + Duration::from_secs(600),
+        };
+        (Exchange::new(Some(write), &metrics), dir)
     }
 }

@@ -86,3 +86,29 @@ fn closed() -> Problem {
                   waited: nothing was written";
     Problem::new(Code::NotReady, detail).retry_after(AGAIN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold_client::Client;
+    use leasehold_client_fake::{Fake, Reply};
+
+    /// Nobody keeps the gate here: it looks at the clock itself.
+    #[tokio::test]
+    async fn it_is_closed_once_the_validity_is_over_whoever_has_run() {
+        let service = Fake::start(|asked| match asked.path() {
+            "/v1/acquire-lock" => Reply::grant(asked, 7, 1000),
+            _ => Reply::code(503, leasehold_client::wire::Code::NoLeader),
+        });
+        let service = service.await.expect("a port");
+        let client = Client::new(service.url()).expect("a client");
+        let guard = client.acquire("a").ttl(Duration::from_secs(1)).guard().await.expect("got");
+        let margin = Duration::from_millis(200);
+        let gate = Gate::new(margin);
+        assert!(gate.pass().is_err());
+        gate.open(guard.belief());
+        let tenure = gate.pass().expect("it is open");
+        guard.closing(margin).await;
+        assert!(gate.pass().is_err() && gate.pass_in(tenure).is_err() && !gate.is_open());
+    }
+}

@@ -1,6 +1,7 @@
 //! Headers on their way through: what belongs to one hop stays there, and what says who is who is
 //! said by the proxy.
 
+use crate::problem::Problem;
 use crate::shown::{MODE, RESOURCE, Shown, TOKEN};
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, VIA,
@@ -24,16 +25,32 @@ const HOP_BY_HOP: [&str; 10] = [
 ];
 
 /// Say who the client is, or what it really wants: behind a proxy these are the proxy's to say.
-const FORGEABLE: [&str; 7] = [
+const FORGEABLE: [&str; 8] = [
     "forwarded",
     "x-real-ip",
     "x-original-url",
     "x-rewrite-url",
     "x-http-method",
     "x-http-method-override",
+    "x-method",
     "x-method-override",
 ];
 const FORGEABLE_PREFIXES: [&str; 3] = ["x-forwarded-", "fencing-", "leasehold-"];
+
+/// Without one of these a write is another write: a part becomes the whole, a condition falls, a
+/// `MOVE` overwrites what it was not to.
+const MEANT: [&str; 9] = [
+    "authorization",
+    "cookie",
+    "depth",
+    "destination",
+    "host",
+    "if",
+    "lock-token",
+    "overwrite",
+    "range",
+];
+const MEANT_PREFIXES: [&str; 3] = ["content-", "if-", "fencing-"];
 
 /// What the proxy knows of the other side.
 #[derive(Debug)]
@@ -42,6 +59,18 @@ pub(crate) struct Seen<'a> {
     pub(crate) host: &'a HeaderValue,
     /// What the fence has let through.
     pub(crate) shown: Option<&'a Shown>,
+}
+
+/// Refuses a write whose `Connection` would take off what makes it the write that it is.
+pub(crate) fn check_connection(headers: &HeaderMap) -> Result<(), Problem> {
+    let meant = |name: &str| {
+        MEANT.contains(&name) || MEANT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
+    let named = named_in_connection(headers).into_iter().find(|name| meant(name));
+    named.map_or(Ok(()), |name| {
+        let detail = format!("Connection names {name}, which is for the storage behind the proxy");
+        Err(Problem::invalid("Connection", detail))
+    })
 }
 
 /// Makes the headers of a request those that the upstream gets.
@@ -81,8 +110,7 @@ pub(crate) fn to_client(headers: &mut HeaderMap, length: bool) {
 fn strip(headers: &mut HeaderMap) {
     let named = named_in_connection(headers);
     let doomed = |name: &HeaderName| {
-        // To some servers `_` and `-` are the same.
-        let name = name.as_str().replace('_', "-");
+        let name = with_dashes(name.as_str());
         HOP_BY_HOP.contains(&&*name)
             || FORGEABLE.contains(&&*name)
             || FORGEABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -94,11 +122,17 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// To some servers `_` and `-` are the same.
+fn with_dashes(name: &str) -> String {
+    name.replace('_', "-")
+}
+
 /// Names that are no header names name nothing.
 fn named_in_connection(headers: &HeaderMap) -> Vec<String> {
     let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let names = lists.flat_map(|list| list.split(','));
-    names.map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect()
+    let names = names.map(|name| with_dashes(&name.trim().to_ascii_lowercase()));
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 fn say(headers: &mut HeaderMap, name: &'static str, value: &str) {
@@ -183,6 +217,11 @@ mod tests {
                 ("x-real-ip", "10.0.0.1"),
                 ("x-original-url", "/admin"),
                 ("x-http-method-override", "DELETE"),
+                ("x_http_method_override", "DELETE"),
+                ("x-http-method", "DELETE"),
+                ("x-method", "DELETE"),
+                ("x_method_override", "DELETE"),
+                ("proxy_authorization", "secret"),
                 ("fencing-token", "99"),
                 ("fencing_token", "99"),
                 ("leasehold-leader", "me"),
@@ -198,10 +237,41 @@ mod tests {
             "fencing_token",
             "x-original-url",
             "x-http-method-override",
+            "x_http_method_override",
+            "x-http-method",
+            "x-method",
+            "x_method_override",
+            "proxy_authorization",
             "leasehold-leader",
             "x-forwarded-prefix",
         ] {
             assert!(!headers.contains_key(gone), "{gone}");
+        }
+    }
+
+    #[test]
+    fn a_write_keeps_what_makes_it_the_write_that_it_is() {
+        let of = |named| check_connection(&map(&[("connection", "close"), ("connection", named)]));
+        for plain in ["keep-alive", "X-Mine, TE", "", "contents", "ranges"] {
+            assert_eq!(of(plain), Ok(()), "{plain}");
+        }
+        for meant in [
+            "Content-Range",
+            "x, content_range",
+            "If-Match",
+            "if",
+            "Range",
+            "HOST",
+            "authorization",
+            "Fencing-Token",
+            "Destination",
+            "Overwrite",
+        ] {
+            let problem = of(meant).expect_err(meant);
+            assert_eq!(
+                (problem.code.as_str(), problem.field),
+                ("invalid_request", Some("Connection"))
+            );
         }
     }
 

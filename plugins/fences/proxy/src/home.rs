@@ -1,9 +1,11 @@
 //! The data directory: who this proxy is, across restarts, and the fence's file.
 
-use std::fs::{self, File};
+use crate::start_error::StartError;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 const CLIENT_ID: &str = "client-id";
@@ -13,6 +15,8 @@ const LOCK: &str = "lock";
 const PLACE: &str = "place";
 const TENURE: &str = "tenure";
 const FENCE: &str = "fence.redb";
+/// Locked by the process that works on the directory.
+const IN_USE: &str = "in-use";
 /// A line is short; a larger file is another file.
 const LINE_BYTES_MAX: u64 = 4096;
 
@@ -23,12 +27,14 @@ pub(crate) struct LastRequest {
     pub(crate) ttl: Duration,
 }
 
-/// A data directory with a name.
+/// A data directory with a name, for one process alone.
 #[derive(Debug, Clone)]
 pub struct Home {
     dir: PathBuf,
     client_id: String,
     new: bool,
+    /// Until the last clone is gone.
+    _in_use: Arc<File>,
 }
 
 impl Home {
@@ -36,9 +42,16 @@ impl Home {
     /// goes on with something that no other directory has.
     ///
     /// # Errors
-    /// Names the file.
-    pub fn open(dir: &Path, label: &str) -> io::Result<Self> {
-        fs::create_dir_all(dir).map_err(|error| named(dir, &error))?;
+    /// [`StartError::Held`] if another process works on the directory, and [`StartError::Home`],
+    /// which names the file.
+    pub fn open(dir: &Path, label: &str) -> Result<Self, StartError> {
+        fs::create_dir_all(dir).map_err(|error| StartError::Home(named(dir, &error)))?;
+        // Before anything is written: of two that start at once only one gives the name.
+        let in_use = claim(dir)?;
+        Self::claimed(dir, label, in_use).map_err(StartError::Home)
+    }
+
+    fn claimed(dir: &Path, label: &str, in_use: File) -> io::Result<Self> {
         let path = dir.join(CLIENT_ID);
         let known = read(&path)?;
         let place = place(dir)?;
@@ -60,7 +73,7 @@ impl Home {
                 client_id
             }
         };
-        Ok(Self { dir: dir.to_owned(), client_id, new })
+        Ok(Self { dir: dir.to_owned(), client_id, new, _in_use: Arc::new(in_use) })
     }
 
     /// The fence has its file here now.
@@ -107,6 +120,15 @@ impl Home {
         write(&self.dir.join(REQUEST_ID), &text)
     }
 
+    /// The lock was given back: nothing of the request is left to be found.
+    pub(crate) fn forget_last_request(&self) -> io::Result<()> {
+        let path = self.dir.join(REQUEST_ID);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(named(&path, &error)),
+            _ => Ok(()),
+        }
+    }
+
     /// The lock that this directory is for, once one is.
     pub(crate) fn lock(&self) -> io::Result<Option<String>> {
         read(&self.dir.join(LOCK))
@@ -134,6 +156,22 @@ impl Home {
     /// Remembers it for all later starts.
     pub(crate) fn set_suspect_below(&self, token: u64) -> io::Result<()> {
         write(&self.dir.join(SUSPECT_BELOW), &token.to_string())
+    }
+}
+
+/// The directory for this process, or who has it.
+fn claim(dir: &Path) -> Result<File, StartError> {
+    let path = dir.join(IN_USE);
+    let failed = |error| StartError::Home(named(&path, &error));
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+        Err(TryLockError::WouldBlock) => {
+            let name = read(&dir.join(CLIENT_ID)).ok().flatten();
+            Err(StartError::in_use(name.as_deref(), dir))
+        }
     }
 }
 
@@ -199,15 +237,33 @@ mod tests {
     #[test]
     fn a_directory_keeps_its_name_and_no_other_has_it() {
         let (one, two) = (tempfile::tempdir().expect("a dir"), tempfile::tempdir().expect("a dir"));
-        let open = |dir: &tempfile::TempDir| {
+        let name = |dir: &tempfile::TempDir| {
             fs::write(dir.path().join(FENCE), "").expect("written");
             let home = Home::open(dir.path(), "me").expect("a home");
             home.settle_in().expect("written");
-            home
+            home.client_id().to_owned()
         };
-        assert_eq!(open(&one).client_id(), open(&one).client_id());
-        assert_ne!(open(&one).client_id(), open(&two).client_id());
-        assert!(open(&one).client_id().starts_with("me/fence-proxy-"));
+        assert_eq!(name(&one), name(&one));
+        assert_ne!(name(&one), name(&two));
+        assert!(name(&one).starts_with("me/fence-proxy-"));
+    }
+
+    #[test]
+    fn of_two_that_start_at_once_one_gives_the_name() {
+        let dir = tempfile::tempdir().expect("a dir");
+        let home = Home::open(dir.path(), "me").expect("a home");
+        let refused = Home::open(dir.path(), "me").expect_err("it is in use");
+        assert!(
+            matches!(&refused, StartError::Held { detail } if detail.contains(home.client_id()))
+        );
+        let written = fs::read_to_string(dir.path().join(CLIENT_ID)).expect("it is there");
+        assert_eq!(written.trim(), home.client_id());
+        // Whoever speaks for it keeps it.
+        let clone = home.clone();
+        drop(home);
+        assert!(Home::open(dir.path(), "me").is_err());
+        drop(clone);
+        Home::open(dir.path(), "me").expect("nobody has it");
     }
 
     #[test]
@@ -215,20 +271,29 @@ mod tests {
         let dir = tempfile::tempdir().expect("a dir");
         let fence = dir.path().join(FENCE);
         let open = || Home::open(dir.path(), "me").expect("a home");
+        let known = || {
+            let home = open();
+            (home.is_new(), home.client_id().to_owned())
+        };
         fs::write(&fence, "").expect("written");
         let home = open();
         home.settle_in().expect("written");
-        assert!(home.is_new() && open().is_new() && open().client_id() == home.client_id());
-        home.set_last_tenure(7).expect("written");
-        assert!(!open().is_new() && open().client_id() == home.client_id());
+        let name = home.client_id().to_owned();
+        assert!(home.is_new());
+        drop(home);
+        assert_eq!(known(), (true, name.clone()));
+        open().set_last_tenure(7).expect("written");
+        assert_eq!(known(), (false, name.clone()));
         // Under another name first, so that the copy cannot get the same place.
         fs::copy(&fence, dir.path().join("copy")).expect("copied");
         fs::rename(dir.path().join("copy"), &fence).expect("renamed");
         let copy = open();
-        assert!(!copy.is_new() && copy.client_id() != home.client_id());
+        assert!(!copy.is_new() && copy.client_id() != name);
         copy.settle_in().expect("written");
+        let name = copy.client_id().to_owned();
+        drop(copy);
         fs::remove_file(&fence).expect("removed");
-        assert_ne!(open().client_id(), copy.client_id());
+        assert_ne!(known().1, name);
     }
 
     #[test]
@@ -243,6 +308,10 @@ mod tests {
         home.set_last_request(&request("one", 1)).expect("written");
         home.set_last_request(&request("two", 2)).expect("written");
         assert_eq!(home.last_request().expect("read"), Some(request("two", 2)));
+        for _ in 0..2 {
+            home.forget_last_request().expect("removed");
+            assert_eq!(home.last_request().expect("read"), None);
+        }
         for content in ["two", "two 2s", "two -1"] {
             fs::write(dir.path().join(REQUEST_ID), content).expect("written");
             assert!(home.last_request().is_err(), "{content}");

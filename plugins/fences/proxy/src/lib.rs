@@ -13,7 +13,7 @@
 //! | [`Proxy`] (`proxy`), [`Settings`], [`Home`], [`StartError`] | its life: start, stop, what it is told, where it keeps things |
 //! | `door`, `patient`, `ops` | where clients come in; health and metrics |
 //! | `answer` | one request, from its head to its answer |
-//! | `origin`, [`Rules`], [`Pattern`], `paths`, `shown` | what a request asks for, from its head alone |
+//! | `origin`, [`Rules`], [`MakesOnly`], [`Pattern`], `paths`, `shown` | what a request asks for, from its head alone |
 //! | `headers` | what is taken off and put on, both ways |
 //! | `checks` | asking the service about a token that nobody has seen |
 //! | `upstream`, `line`, [`Target`], `tls` | connections to the upstream |
@@ -62,7 +62,7 @@ pub use home::Home;
 pub use pattern::Pattern;
 pub use problem::{Code, Problem};
 pub use proxy::{Proxy, Stopped};
-pub use rules::Rules;
+pub use rules::{MakesOnly, Rules};
 pub use settings::{Limits, Settings};
 pub use start_error::StartError;
 pub use target::Target;

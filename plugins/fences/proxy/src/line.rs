@@ -5,7 +5,9 @@ use crate::outgoing::Outgoing;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper::rt::{Read, Write};
 use parking_lot::Mutex;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
@@ -76,6 +78,13 @@ impl Carried {
         self.exchange.lock().as_ref()?.ends()
     }
 
+    /// Resolves at once or not at all: whoever closes the gate later says so.
+    fn closed(&self) -> Poll<()> {
+        let exchange = self.exchange.lock();
+        let closed = exchange.as_ref().is_some_and(|exchange| exchange.may_go_on().is_err());
+        if closed { Poll::Ready(()) } else { Poll::Pending }
+    }
+
     /// Whether there is a write to be cut.
     fn cut(&self, why: Cut) -> bool {
         let exchange = self.exchange.lock();
@@ -96,15 +105,19 @@ async fn drive<T>(
     loop {
         let ends = carried.ends();
         tokio::select! {
+            // A process that was frozen finds all of this due at once: the cut comes first, and
+            // by the clock, as whoever would close the gate may not have run yet.
+            biased;
+            Ok(()) = cut.changed() => if carried.cut(Cut::NotReady) { break },
+            () = poll_fn(|_| carried.closed()) => if carried.cut(Cut::NotReady) { break },
+            () = until(ends) => if carried.cut(Cut::TooLong) { break },
+            () = carried.changed.notified() => {}
             ended = &mut connection => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a connection to the upstream ended");
                 }
                 break;
             }
-            () = carried.changed.notified() => {}
-            Ok(()) = cut.changed() => if carried.cut(Cut::NotReady) { break },
-            () = until(ends) => if carried.cut(Cut::TooLong) { break },
         }
     }
     drop(connection);
@@ -115,5 +128,54 @@ async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::tests as exchanges;
+    use crate::gate::Gate;
+    use hyper_util::rt::TokioIo;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt as _, DuplexStream};
+    use tokio::time::timeout;
+
+    /// A line that carries a write, and the other end of it.
+    async fn line(gate: &Arc<Gate>, exchange: &Arc<Exchange>) -> (Line, DuplexStream) {
+        let (near, far) = tokio::io::duplex(1024);
+        let line = Line::open(TokioIo::new(near), &Builder::new(), gate.cuts()).await;
+        let line = line.expect("nothing is said yet");
+        line.carry(exchange);
+        (line, far)
+    }
+
+    async fn assert_cut(mut far: DuplexStream, exchange: &Exchange) {
+        let mut said = Vec::new();
+        let closed = timeout(Duration::from_secs(60), far.read_to_end(&mut said)).await;
+        closed.expect("it is cut").expect("it is closed");
+        assert_eq!((said.len(), exchange.why_cut()), (0, Some(Cut::NotReady)));
+    }
+
+    /// On one thread the task of the connection first runs when this waits, which is after the
+    /// gate has closed.
+    #[tokio::test]
+    async fn a_gate_that_closes_before_the_connection_first_runs_cuts_it() {
+        let gate = Arc::new(Gate::new(Duration::ZERO));
+        let (exchange, _dir) = exchanges::write(&gate).await;
+        let (line, far) = line(&gate, &exchange).await;
+        gate.close();
+        assert_cut(far, &exchange).await;
+        drop(line);
+    }
+
+    #[tokio::test]
+    async fn a_gate_that_nobody_has_closed_yet_cuts_it_when_its_time_is_over() {
+        let gate = Arc::new(Gate::new(Duration::ZERO));
+        let (exchange, _dir) = exchanges::write(&gate).await;
+        assert!(exchange.may_go_on().is_err(), "a gate is closed until somebody opens it");
+        let (line, far) = line(&gate, &exchange).await;
+        assert_cut(far, &exchange).await;
+        drop(line);
     }
 }

@@ -1,7 +1,7 @@
 //! Where a request goes, by its request line and Host alone, and what cannot be passed on.
 
 use crate::problem::{Code, Problem};
-use hyper::header::{EXPECT, HOST, HeaderValue, UPGRADE};
+use hyper::header::{EXPECT, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Uri, Version};
@@ -25,6 +25,7 @@ impl Origin {
                 "Upgrade: another protocol cannot be fenced",
             ));
         }
+        check_framing(&head.headers)?;
         let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         if !head.headers.get_all(EXPECT).iter().all(expects) {
             return Err(Problem::new(
@@ -34,6 +35,27 @@ impl Origin {
         }
         Ok(Self { target: target(&head.uri)?, host: host(head, upstream)? })
     }
+}
+
+/// A body is framed anew, which only works for framing that is understood, and that the upstream
+/// cannot find in another spelling: to some servers `_` and `-` are the same.
+fn check_framing(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next();
+    let chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if !coding.is_none_or(chunked) || codings.next().is_some() {
+        let detail = "Transfer-Encoding: only chunked, once, is known";
+        return Err(Problem::new(Code::NotSupported, detail));
+    }
+    for (name, field) in
+        [("content_length", "Content_Length"), ("transfer_encoding", "Transfer_Encoding")]
+    {
+        if headers.contains_key(name) {
+            let detail = format!("{field} is read as a length of the body by some servers");
+            return Err(Problem::invalid(field, detail));
+        }
+    }
+    Ok(())
 }
 
 /// The absolute form becomes the form that servers know.
@@ -126,5 +148,20 @@ mod tests {
         assert_eq!(plain("/a", &[host, ("upgrade", "websocket")]), Err(Code::NotSupported));
         assert_eq!(plain("/a", &[host, ("expect", "200-ok")]), Err(Code::ExpectationFailed));
         assert!(plain("/a", &[host, ("expect", "100-Continue")]).is_ok());
+    }
+
+    #[test]
+    fn a_body_is_framed_in_one_way() {
+        let host = ("host", "a");
+        let coded = |value| plain("/a", &[host, ("transfer-encoding", value)]).err();
+        assert_eq!((coded("chunked"), coded("Chunked")), (None, None));
+        for coding in ["gzip, chunked", "chunked, chunked", "identity", "chunked;a=b", ""] {
+            assert_eq!(coded(coding), Some(Code::NotSupported), "{coding:?}");
+        }
+        let chunked = ("transfer-encoding", "chunked");
+        assert_eq!(plain("/a", &[host, chunked, chunked]), Err(Code::NotSupported));
+        for name in ["Content_Length", "Transfer_Encoding"] {
+            assert_eq!(plain("/a", &[host, (name, "5")]), Err(Code::InvalidRequest), "{name}");
+        }
     }
 }

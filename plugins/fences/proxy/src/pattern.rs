@@ -96,6 +96,11 @@ impl Pattern {
         Ok(pattern)
     }
 
+    /// Whether it says to which resource a path belongs.
+    pub(crate) fn binds(&self) -> bool {
+        self.resource.is_some()
+    }
+
     /// Whether it matches every path and binds none, so that no path has to be read.
     pub(crate) fn is_everything(&self) -> bool {
         *self == Self::everything()

@@ -48,8 +48,8 @@ codes! {
     StaleToken = "stale_token", 412, "A newer holder has been here";
     /// Each token passes once, and this one has.
     TokenUsed = "token_used", 412, "The token was used already";
-    /// The service never issued this token for this resource.
-    UnknownToken = "unknown_token", 412, "The service did not issue this token";
+    /// The service knows no exclusive grant of this resource with this token.
+    UnknownToken = "unknown_token", 412, "No exclusive grant with this token is known";
     /// A write on a protected path without resource and token.
     TokenRequired = "token_required", 428, "A fencing token is required";
     /// A request that cannot be understood, or could be understood in two ways.
@@ -131,6 +131,18 @@ impl Problem {
         Self { highest_token, ..Self::about(Code::StaleToken, resource, token, detail) }
     }
 
+    /// A token that is older than the one that all resources share which have none of their own.
+    #[must_use]
+    pub fn below_floor(resource: &str, token: u64, floor: u64) -> Self {
+        let detail = format!(
+            "token {token} is older than {floor}, the floor of all resources without a highest \
+             token of their own here: whether a newer holder of {resource} has been here is not \
+             known any more"
+        );
+        let highest_token = Some(floor);
+        Self { highest_token, ..Self::about(Code::StaleToken, resource, token, detail) }
+    }
+
     /// A problem with what was shown.
     #[must_use]
     pub fn about(code: Code, resource: &str, token: u64, detail: impl Into<String>) -> Self {
@@ -147,7 +159,9 @@ impl Problem {
     /// The answer. `trace_id` finds the request in logs.
     #[must_use]
     pub fn answer(&self, trace_id: &str) -> Response<Bytes> {
-        let body = serde_json::to_vec(&Shape::of(self, trace_id)).unwrap_or_default();
+        let mut body = serde_json::to_vec(&Shape::of(self, trace_id)).unwrap_or_default();
+        // So that in a terminal the next line begins as one.
+        body.push(b'\n');
         let mut answer = Response::new(Bytes::from(body));
         *answer.status_mut() =
             StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::BAD_GATEWAY);
@@ -222,6 +236,7 @@ mod tests {
         );
         assert_eq!(body["type"], "urn:leasehold:problem:stale_token");
         assert_eq!(body["trace_id"], "abc");
+        assert!(answer.body().ends_with(b"}\n"), "a line of its own in a terminal");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use crate::home::Home;
 use crate::metrics::Metrics;
 use crate::settings::{Limits, Settings};
 use crate::start_error::StartError;
-use crate::tenure::{LOCK_PREFIX, Left, Tenure};
-use crate::upstream::Upstream;
+use crate::tenure::{Begun, LOCK_PREFIX, Left, Tenure};
+use crate::upstream::{Upstream, chain};
 use crate::{door, ops, tls};
 use leasehold_client::fence::redb::{CloseError, OpenError};
 use leasehold_client::fence::{Options, RedbFence, Usage};
@@ -19,18 +19,16 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout_at};
 
 /// How much of its lock's TTL a proxy needs to cut what is under way.
 const MARGIN_SHARE: u32 = 5;
-
-/// How often to look whether the last writes of a stop are over.
-const GLANCE: Duration = Duration::from_millis(20);
 
 /// A proxy that answers.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
+    lock: String,
     ops_address: Option<SocketAddr>,
     answerer: Arc<Answerer>,
     stop: watch::Sender<bool>,
@@ -38,6 +36,7 @@ pub struct Proxy {
     ops: Option<JoinHandle<()>>,
     part: oneshot::Sender<()>,
     keeper: JoinHandle<Option<Guard>>,
+    home: Home,
 }
 
 impl Proxy {
@@ -68,21 +67,16 @@ impl Proxy {
             ttl: limits.lock_ttl,
             lingers: limits.after_another() + limits.lock_ttl,
         };
-        let guard = match tenure.begin().await {
-            Ok(guard) => guard,
+        let Begun { guard, found } = match tenure.begin().await {
+            Ok(begun) => begun,
             Err(error) => {
                 close_unused(&fence).await;
                 return Err(error);
             }
         };
+        warn_of(&settings);
         let checks = Checks::new(&client, settings.check_tokens, &limits, &metrics);
         checks.suspect_below(home.suspect_below().map_err(StartError::Home)?);
-        if !settings.check_tokens {
-            tracing::warn!(
-                "tokens are not checked with the service: whoever writes can invent one"
-            );
-        }
-        // A grant that was found again keeps the TTL that it was asked for with.
         let ttl = limits.lock_ttl.min(Duration::from_millis(guard.grant().ttl_ms));
         let gate = Arc::new(Gate::new(ttl / MARGIN_SHARE));
         let upstream = Upstream::new(settings.upstream.clone(), tls, &limits, gate.cuts());
@@ -99,9 +93,12 @@ impl Proxy {
             limits,
         });
         let clean = answerer.fence.was_closed_cleanly();
-        let mut left = tenure.left_before(guard.token(), None).await;
-        left.clean &= clean;
+        let left = tenure.left_before(guard.token(), None).await.on(clean, found.is_some());
         answerer.inherit(left, guard.token(), &home);
+        if let Some(ttl) = found {
+            // It may have been another one than that of this process.
+            answerer.fence.hold_newer_for(answerer.limits.after_another() + ttl);
+        }
         Ok(Self::run(answerer, tenure, guard, listener, ops))
     }
 
@@ -117,9 +114,11 @@ impl Proxy {
         // Before the door opens, so that the first request is not refused.
         answerer.gate.open(guard.belief());
         let bound = |listener: &TcpListener| listener.local_addr().ok();
+        let (lock, home) = (tenure.resource.clone(), tenure.home.clone());
         let keeper = tenure.keep(guard, Arc::clone(&answerer), parting);
         Self {
             address: bound(&listener).unwrap_or(SocketAddr::from(([0; 4], 0))),
+            lock,
             ops_address: ops.as_ref().and_then(bound),
             ops: ops
                 .map(|ops_listener| tokio::spawn(ops::serve(ops_listener, Arc::clone(&answerer)))),
@@ -128,6 +127,7 @@ impl Proxy {
             answerer,
             stop,
             part,
+            home,
         }
     }
 }
@@ -145,6 +145,12 @@ impl Proxy {
         self.ops_address
     }
 
+    /// The lock that it holds on the upstream.
+    #[must_use]
+    pub fn lock(&self) -> &str {
+        &self.lock
+    }
+
     /// Lets what is under way end, and gives the lock back. What does not end in time makes this
     /// stop an unclean one: the lock ends by itself, and whoever comes next waits before a newer
     /// token passes.
@@ -152,10 +158,9 @@ impl Proxy {
         let ends = Instant::now() + self.answerer.limits.drain;
         self.stop.send_replace(true);
         let drained = self.door.await.unwrap_or(false);
-        // Their clients are gone, and they are not.
-        while self.answerer.under_way() > 0 && Instant::now() < ends {
-            sleep(GLANCE).await;
-        }
+        // Their clients are gone, and they are not. What this does not see the end of, the fence
+        // tells of when it is closed.
+        let _ = timeout_at(ends, self.answerer.all_over()).await;
         drop(self.part);
         let guard = self.keeper.await.ok().flatten();
         if let Some(ops) = self.ops {
@@ -164,8 +169,9 @@ impl Proxy {
         let closed = self.answerer.fence.close().await;
         match (closed, guard) {
             (Ok(()), Some(guard)) if drained => {
-                if let Err(error) = guard.release().await {
-                    tracing::warn!(%error, "the lock on the upstream ends by itself");
+                match guard.release().await {
+                    Ok(_) => forget(&self.home),
+                    Err(error) => tracing::warn!(%error, "the lock on the upstream ends by itself"),
                 }
                 Stopped::Clean
             }
@@ -205,18 +211,22 @@ pub enum Stopped {
 impl Answerer {
     /// Takes the upstream over as it was left.
     pub(crate) fn inherit(&self, left: Left, token: u64, home: &Home) {
-        if !left.clean {
-            let late = if left.late { self.limits.lock_ttl } else { Duration::ZERO };
-            let wait = self.limits.after_another() + late;
+        if let Some(wait) = left.hold(&self.limits) {
             tracing::warn!(?wait, "the upstream was not left in order: newer tokens wait first");
             self.fence.hold_newer_for(wait);
         }
-        let known = home.suspect_below().is_ok_and(|below| below >= token);
-        if !left.by_us && !known {
+        if left.late {
+            self.checks.distrust_for(self.limits.lock_ttl);
+        }
+        if !left.by_us {
             self.warn_of_another_directory(token, home);
+        }
+        // Without an end in order the directory may have been turned back to any moment of its
+        // last tenure, and look as it does after a crash.
+        if !(left.by_us && left.clean) {
             self.checks.suspect_below(token);
             if let Err(error) = home.set_suspect_below(token) {
-                tracing::error!(%error, "the next start will not know of the other data directory");
+                tracing::error!(%error, "the next start will not know which tokens to ask about");
                 return;
             }
         }
@@ -241,6 +251,19 @@ impl Answerer {
     }
 }
 
+/// What an operator may have meant, and should know the price of.
+fn warn_of(settings: &Settings) {
+    if !settings.check_tokens {
+        tracing::warn!("tokens are not checked with the service: whoever writes can invent one");
+    }
+    if settings.limits.upstream_settle.is_zero() {
+        tracing::warn!(
+            "--upstream-settle is 0s: a write whose connection broke counts as over at once, and \
+             the upstream may finish it after a newer one"
+        );
+    }
+}
+
 fn lock_of(settings: &Settings) -> String {
     match &settings.upstream_name {
         Some(name) => format!("{LOCK_PREFIX}{name}"),
@@ -252,19 +275,20 @@ fn open(home: &Home, limits: &Limits) -> Result<RedbFence, StartError> {
     let options = Options::new()
         .wait_max(limits.wait_max)
         .waiting_max(limits.waiting_max)
+        // A connection has one request at a time, so that this is never reached.
+        .recording_max(limits.connections_max)
         .resources_max(limits.resources_max);
     RedbFence::open(home.fence(), options).map_err(|error| match error {
-        OpenError::InUse { .. } => {
-            let (name, dir) = (home.client_id(), home.dir().display());
-            let detail = format!(
-                "another proxy runs on this data directory: {name}, on {dir}. One upstream has one \
-                 proxy: send clients to that one, or stop it; another upstream needs another \
-                 --data-dir"
-            );
-            StartError::Held { detail }
-        }
-        error => StartError::Fence(error.to_string()),
+        OpenError::InUse { .. } => StartError::in_use(Some(home.client_id()), home.dir()),
+        error => StartError::Fence(chain(&error)),
     })
+}
+
+/// The next start asks for the lock without looking for this grant.
+fn forget(home: &Home) {
+    if let Err(error) = home.forget_last_request() {
+        tracing::warn!(%error, "the next start looks for the grant that was given back");
+    }
 }
 
 /// Nothing was let through, so what the file said of the last end still holds.

@@ -128,6 +128,24 @@ fn what_lies_below_a_path_belongs_to_the_same_resource() {
 }
 
 #[test]
+fn a_pattern_for_all_the_rest_takes_nothing_away_from_those_before_it() {
+    let invoice = "/invoices/{id}=invoice/{id}";
+    let put = |protect: &[&str], path| demand(&rules(protect), "PUT", path, &INVOICE);
+    let written = Ok(Demand::Write(shown("invoice/42")));
+    for all in ["/**", "/invoices/**", "/**=all"] {
+        assert_eq!(put(&[invoice, all], "/invoices/43/x"), Err(Code::WrongResource), "{all}");
+        assert_eq!(put(&[invoice, all], "/invoices/42/x/y"), written, "{all}");
+        assert_eq!(put(&[invoice, all], "/invoices/42"), written, "{all}");
+    }
+    assert_eq!(put(&[invoice, "/**"], "/orders/43/x"), written);
+    // The first that matches counts, so before it such a pattern takes what lies below as well.
+    assert_eq!(put(&["/**", invoice], "/invoices/43"), written);
+    assert_eq!(put(&["/**", invoice], "/invoices/43/x"), written);
+    // One that reaches deeper stands behind it for a part.
+    assert_eq!(put(&[invoice, "/invoices/{id}/notes/**"], "/invoices/43/notes/x"), written);
+}
+
+#[test]
 fn a_collection_with_an_owner_is_not_changed_with_what_belongs_to_others_below_it() {
     let of = |protect: &[&str], path| demand(&rules(protect), "DELETE", path, &INVOICE);
     let written = Ok(Demand::Write(shown("invoice/42")));
@@ -146,4 +164,81 @@ fn a_collection_with_an_owner_is_not_changed_with_what_belongs_to_others_below_i
     let all = "/invoices/{id}/**=invoice/{id}";
     assert_eq!(of(&[all, line], "/invoices/42"), written);
     assert_eq!(of(&[line, all], "/invoices/42"), Err(Code::WrongResource));
+}
+
+#[test]
+fn methods_are_compared_as_clients_write_them() {
+    let read_methods = Rules::methods("get, Report").expect("methods");
+    let rules = Rules { read_methods, ..Rules::default() };
+    assert_eq!(demand(&rules, "GET", "/x", &[]), Ok(Demand::Nothing));
+    assert_eq!(demand(&rules, "REPORT", "/x", &[]), Ok(Demand::Nothing));
+    // Another method, whatever a server makes of it.
+    assert_eq!(demand(&rules, "get", "/x", &[]), Err(Code::TokenRequired));
+    assert_eq!(demand(&rules, "HEAD", "/x", &[]), Err(Code::TokenRequired));
+    for none in ["", "GET,", "GET;HEAD,PUT(", "GET HEAD"] {
+        assert!(Rules::methods(none).is_err(), "{none}");
+    }
+}
+
+fn making(protect: &[&str], makes_only: &[&str]) -> Rules {
+    let parse = |text: &&str| MakesOnly::parse(text).expect("a method and a pattern");
+    Rules { makes_only: makes_only.iter().map(parse).collect(), ..rules(protect) }
+}
+
+#[test]
+fn what_only_makes_something_new_can_be_let_through() {
+    let invoice = "/invoices/{id}=invoice/{id}";
+    let open = making(&[invoice], &["post /invoices"]);
+    assert_eq!(demand(&open, "POST", "/invoices", &[]), Ok(Demand::Nothing));
+    assert_eq!(demand(&open, "POST", "/invoices/", &[]), Ok(Demand::Nothing));
+    // Nothing else is opened with it.
+    for (method, path) in [
+        ("DELETE", "/invoices"),
+        ("PUT", "/invoices"),
+        ("post", "/invoices"),
+        ("POST", "/"),
+        ("POST", "/invoices/42"),
+    ] {
+        assert_eq!(demand(&open, method, path, &[]), Err(Code::TokenRequired), "{method} {path}");
+    }
+    assert_eq!(demand(&open, "POST", "/invoices;x", &[]), Err(Code::AmbiguousPath));
+    let there = [("destination", "/invoices")];
+    assert_eq!(demand(&open, "POST", "/invoices", &there), Err(Code::TokenRequired));
+}
+
+#[test]
+fn a_collection_can_have_a_lock_of_its_own_for_what_is_made_in_it() {
+    let (invoice, all) = ("/invoices/{id}=invoice/{id}", "/invoices=invoices");
+    let under = [("fencing-resource", "invoices"), ("fencing-token", "34")];
+    let post = |rules: &Rules, headers: &[_]| demand(rules, "POST", "/invoices", headers);
+    // Its lock alone does not say that its items stay as they are.
+    assert_eq!(post(&rules(&[invoice, all]), &under), Err(Code::WrongResource));
+    let made = making(&[invoice, all], &["POST /invoices"]);
+    assert_eq!(post(&made, &[]), Err(Code::TokenRequired));
+    assert_eq!(post(&made, &INVOICE), Err(Code::WrongResource));
+    assert_eq!(post(&made, &under), Ok(Demand::Write(shown("invoices"))));
+    assert_eq!(demand(&made, "DELETE", "/invoices", &under), Err(Code::WrongResource));
+}
+
+#[test]
+fn the_refusal_of_a_collection_says_how_it_can_be_allowed() {
+    let (head, ()) = hyper::Request::builder()
+        .method("POST")
+        .uri("/invoices?x")
+        .header("fencing-resource", "invoices")
+        .header("fencing-token", "34")
+        .body(())
+        .expect("a request")
+        .into_parts();
+    let refused = rules(&["/invoices/{id}=invoice/{id}"]).demand(&head).expect_err("refused");
+    assert!(refused.detail.contains("--makes-only 'POST /invoices'"), "{}", refused.detail);
+}
+
+#[test]
+fn what_makes_something_is_a_method_and_a_pattern() {
+    for text in
+        ["", "POST", "/invoices", "POST invoices", "PO(ST /invoices", "POST /a=b", "POST /a/../b"]
+    {
+        assert!(MakesOnly::parse(text).is_err(), "{text}");
+    }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 const LOCK_TTL_MIN: Duration = Duration::from_secs(1);
 const TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// With a smaller buffer the HTTP library does not start.
+const HEAD_BYTES_MIN: usize = 8 * 1024;
 
 /// Everything that a proxy is told.
 #[derive(Debug, Clone)]
@@ -46,7 +48,7 @@ pub struct Limits {
     pub upstream_idle: Duration,
     /// How long a newer write waits for older ones.
     pub wait_max: Duration,
-    /// How many wait at a time.
+    /// How many wait for older writes at a time.
     pub waiting_max: usize,
     /// How many resources have a highest token of their own.
     pub resources_max: u64,
@@ -68,6 +70,14 @@ pub struct Limits {
     pub drain: Duration,
     /// The TTL of the proxy's own lock.
     pub lock_ttl: Duration,
+}
+
+/// One bound, with its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Time(Duration),
+    Bytes(u64),
+    Count(u64),
 }
 
 impl Default for Limits {
@@ -117,10 +127,18 @@ impl Limits {
                 "--lock-ttl: less than 1s leaves no time to cut what is under way".to_owned()
             );
         }
-        let all = named.iter().map(|(_, time)| *time);
-        let all = all.chain([self.upstream_settle, self.upstream_idle, self.drain, self.lock_ttl]);
-        if all.max().is_some_and(|longest| longest > TIME_MAX) {
-            return Err("no time is longer than a day".to_owned());
+        let others = [
+            ("--upstream-settle", self.upstream_settle),
+            ("--upstream-idle", self.upstream_idle),
+            ("--drain", self.drain),
+            ("--lock-ttl", self.lock_ttl),
+        ];
+        let mut all = named.iter().chain(&others);
+        if let Some((name, _)) = all.find(|(_, time)| *time > TIME_MAX) {
+            return Err(format!("{name}: no time is longer than a day"));
+        }
+        if self.head_max < HEAD_BYTES_MIN {
+            return Err(format!("--head-max: at least {HEAD_BYTES_MIN} bytes"));
         }
         Ok(())
     }
@@ -132,26 +150,47 @@ impl Limits {
     }
 
     /// Each under its name, for the metrics.
-    pub(crate) fn bounds(&self) -> [(&'static str, i64); 16] {
-        let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    pub(crate) fn bounds(&self) -> [(&'static str, Bound); 16] {
+        let count = |count: usize| Bound::Count(count as u64);
         [
-            ("connect_timeout", ms(self.connect_timeout)),
-            ("upstream_timeout", ms(self.upstream_timeout)),
-            ("upstream_settle", ms(self.upstream_settle)),
-            ("upstream_idle", ms(self.upstream_idle)),
-            ("wait_max", ms(self.wait_max)),
+            ("connect_timeout", Bound::Time(self.connect_timeout)),
+            ("upstream_timeout", Bound::Time(self.upstream_timeout)),
+            ("upstream_settle", Bound::Time(self.upstream_settle)),
+            ("upstream_idle", Bound::Time(self.upstream_idle)),
+            ("wait_max", Bound::Time(self.wait_max)),
             ("waiting_max", count(self.waiting_max)),
-            ("resources_max", i64::try_from(self.resources_max).unwrap_or(i64::MAX)),
-            ("write_max", ms(self.write_max)),
+            ("resources_max", Bound::Count(self.resources_max)),
+            ("write_max", Bound::Time(self.write_max)),
             ("connections_max", count(self.connections_max)),
-            ("head_max", count(self.head_max)),
-            ("head_timeout", ms(self.head_timeout)),
-            ("client_timeout", ms(self.client_timeout)),
+            ("head_max", Bound::Bytes(self.head_max as u64)),
+            ("head_timeout", Bound::Time(self.head_timeout)),
+            ("client_timeout", Bound::Time(self.client_timeout)),
             ("checks_max", count(self.checks_max)),
-            ("check_timeout", ms(self.check_timeout)),
-            ("drain", ms(self.drain)),
-            ("lock_ttl", ms(self.lock_ttl)),
+            ("check_timeout", Bound::Time(self.check_timeout)),
+            ("drain", Bound::Time(self.drain)),
+            ("lock_ttl", Bound::Time(self.lock_ttl)),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut Limits)) -> String {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        limits.check().expect_err("refused")
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        assert_eq!(Limits::default().check(), Ok(()));
+        let long = TIME_MAX + Duration::from_millis(1);
+        assert!(refused(|limits| limits.wait_max = long).starts_with("--wait-max: "));
+        assert!(refused(|limits| limits.drain = long).starts_with("--drain: "));
+        assert!(refused(|limits| limits.write_max = Duration::ZERO).starts_with("--write-max: "));
+        assert!(refused(|limits| limits.head_max = 8191).starts_with("--head-max: "));
+        assert_eq!(Limits { head_max: 8192, ..Limits::default() }.check(), Ok(()));
     }
 }

@@ -1,7 +1,7 @@
 //! Why a proxy does not start.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a proxy does not start, or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -39,4 +39,16 @@ pub enum StartError {
     /// A setting.
     #[error("{0}")]
     Setting(String),
+}
+
+impl StartError {
+    /// The name of whoever works on the directory is known once it has one.
+    pub(crate) fn in_use(name: Option<&str>, dir: &Path) -> Self {
+        let (name, dir) = (name.unwrap_or("one that has just started"), dir.display());
+        let detail = format!(
+            "another proxy runs on this data directory: {name}, on {dir}. One upstream has one \
+             proxy: send clients to that one, or stop it; another upstream needs another --data-dir"
+        );
+        Self::Held { detail }
+    }
 }

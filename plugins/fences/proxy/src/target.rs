@@ -2,6 +2,7 @@
 
 use hyper::Uri;
 use std::fmt;
+use url::{Host, Url};
 
 /// Where everything is passed on to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Target {
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return refused("has a path: name the server alone, paths are passed on as they are");
         }
-        let host = authority.host().trim_end_matches('.').to_ascii_lowercase();
+        let Some(host) = host(url) else { return refused("names no host") };
         let port = match authority.port() {
             Some(port) => port.as_u16(),
             None if authority.as_str().ends_with(':') || authority.host() != authority.as_str() => {
@@ -42,9 +43,14 @@ impl Target {
             None if tls => 443,
             None => 80,
         };
-        if host.is_empty() || port == 0 {
-            return refused("names no host and port");
+        if port == 0 {
+            return refused("has a port that is none");
         }
+        // The connector gets what the lock is named after, so that both mean the same server.
+        let scheme = if tls { "https" } else { "http" };
+        let Ok(uri) = format!("{scheme}://{host}:{port}/").parse() else {
+            return refused("names no host");
+        };
         Ok(Self { uri, host, port, tls })
     }
 
@@ -65,6 +71,20 @@ impl Target {
     pub fn tls(&self) -> bool {
         self.tls
     }
+}
+
+/// The host as everybody writes it: numbers that stand for an address become that address, as the
+/// resolver reads them, and an IPv4 address in IPv6 clothes becomes itself.
+fn host(url: &str) -> Option<String> {
+    let host = match Url::parse(url).ok()?.host()?.to_owned() {
+        Host::Domain(name) => name.trim_end_matches('.').to_ascii_lowercase(),
+        Host::Ipv4(address) => address.to_string(),
+        Host::Ipv6(address) => match address.to_ipv4_mapped() {
+            Some(address) => address.to_string(),
+            None => format!("[{address}]"),
+        },
+    };
+    Some(host).filter(|host| !host.is_empty())
 }
 
 /// Normalised, with the port: the same upstream is the same text, however it was written.
@@ -88,8 +108,20 @@ mod tests {
             ("http://store.example.", "http://store.example:80"),
             ("HTTPS://store.example", "https://store.example:443"),
             ("http://[::1]:8080/", "http://[::1]:8080"),
+            ("http://[0:0::0001]:8080", "http://[::1]:8080"),
+            ("http://127.1:8080", "http://127.0.0.1:8080"),
+            ("http://127.0.0.1.:8080", "http://127.0.0.1:8080"),
+            ("http://0x7f000001:8080", "http://127.0.0.1:8080"),
+            ("http://0X7F.1:8080", "http://127.0.0.1:8080"),
+            ("http://2130706433:8080", "http://127.0.0.1:8080"),
+            ("http://0177.0.0.01:8080", "http://127.0.0.1:8080"),
+            ("http://[::ffff:127.0.0.1]:8080", "http://127.0.0.1:8080"),
+            ("http://[::FFFF:7f00:1]:8080", "http://127.0.0.1:8080"),
+            ("http://store_1:80", "http://store_1:80"),
         ] {
-            assert_eq!(Target::parse(url).map(|target| target.to_string()), Ok(name.to_owned()));
+            let target = Target::parse(url).expect(url);
+            assert_eq!(target.to_string(), name, "{url}");
+            assert_eq!(target.uri().to_string(), format!("{name}/"), "{url}");
         }
     }
 
@@ -106,6 +138,9 @@ mod tests {
             "http://store/?q",
             "http://store:",
             "http://store:0",
+            "http://1.2.3.4.5",
+            "http://256.256.256.256",
+            "http://.",
             "http://store:99999",
             "/path",
         ] {

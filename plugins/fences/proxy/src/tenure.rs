@@ -6,6 +6,7 @@
 use crate::answer::Answerer;
 use crate::gate::Gate;
 use crate::home::{Home, LastRequest};
+use crate::settings::Limits;
 use crate::start_error::StartError;
 use leasehold_client::wire::{Code, EndedHow, GrantRecord, GrantState};
 use leasehold_client::{Client, Error, GrantsFilter, Guard, State};
@@ -35,6 +36,14 @@ pub(crate) struct Tenure {
     pub(crate) lingers: Duration,
 }
 
+/// The lock, newly got.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) guard: Guard,
+    /// The TTL of the grant of the process before, if that was still live.
+    pub(crate) found: Option<Duration>,
+}
+
 /// How the upstream was left by whoever stood before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left {
@@ -50,23 +59,59 @@ impl Left {
     /// What is assumed where nothing is known.
     const WORST: Self = Self { clean: false, by_us: false, late: true };
     const WELL: Self = Self { clean: true, by_us: true, late: false };
+
+    /// With what the data directory says of it. `found` is that the grant of the process before
+    /// was still live.
+    pub(crate) fn on(self, closed_cleanly: bool, found: bool) -> Self {
+        // Given back although writes were in flight: not by the one that had them, but by a start
+        // that came to nothing, or one on a copy. Whoever had them learns of it when it renews.
+        let given_back = self.clean && self.by_us && !closed_cleanly;
+        let clean = self.clean && closed_cleanly && !found;
+        Self { clean, late: self.late || found || given_back, ..self }
+    }
+
+    /// How long newer tokens wait for what may still be in flight; nothing if nothing is.
+    pub(crate) fn hold(&self, limits: &Limits) -> Option<Duration> {
+        let late = if self.late { limits.lock_ttl } else { Duration::ZERO };
+        (!self.clean).then(|| limits.after_another() + late)
+    }
 }
 
 impl Tenure {
     /// Gets the lock at once or not at all. A process that died on the same data directory is the
-    /// same holder: its request is repeated, and answered with its grant.
-    pub(crate) async fn begin(&self) -> Result<Guard, StartError> {
+    /// same holder: its grant is ended first.
+    pub(crate) async fn begin(&self) -> Result<Begun, StartError> {
         self.check_home()?;
-        if let Some(last) = self.home.last_request().map_err(StartError::Home)? {
-            match self.ask(&last, Duration::ZERO).await {
-                // The request was answered with a grant that has ended since.
-                Err(Error::Ended(_)) => {}
-                // The service knows this id from another request than ours.
-                Err(error) if error.code() == Some(Code::RequestIdReused) => {}
-                other => return other.map_err(|error| self.refused(error)),
-            }
+        let found = self.end_last_grant().await?;
+        Ok(Begun { guard: self.ask_anew(Duration::ZERO).await?, found })
+    }
+
+    /// Gives back what is still held under the last request from this directory, and says for how
+    /// long its holder may believe in it. Nobody goes on under it: if this directory is a copy to
+    /// the last bit, its holder is alive, and both would go on under one grant.
+    async fn end_last_grant(&self) -> Result<Option<Duration>, StartError> {
+        let Some(last) = self.home.last_request().map_err(StartError::Home)? else {
+            return Ok(None);
+        };
+        let grant = match self.ask(&last, Duration::ZERO).await {
+            Ok(guard) => guard.into_grant(),
+            // The request was answered with a grant that has ended since.
+            Err(Error::Ended(_)) => return Ok(None),
+            // The service knows this id from another request than ours.
+            Err(error) if error.code() == Some(Code::RequestIdReused) => return Ok(None),
+            Err(error) => return Err(self.refused(error)),
+        };
+        match self.client.release(&self.resource, grant.token).await {
+            Ok(_) | Err(Error::Ended(_)) => {}
+            Err(error) => return Err(StartError::Service(Box::new(error))),
         }
-        self.ask_anew(Duration::ZERO).await
+        tracing::warn!(
+            token = grant.token,
+            lock = %self.resource,
+            "the process before this one did not give the lock back: its grant is ended, and a new \
+             one is taken"
+        );
+        Ok(Some(Duration::from_millis(grant.ttl_ms)))
     }
 
     /// The tokens of one upstream say nothing about another one.
@@ -219,3 +264,7 @@ async fn hold(guard: &Guard, gate: &Gate) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tenure_tests.rs"]
+mod tests;

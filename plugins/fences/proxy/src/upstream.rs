@@ -1,7 +1,6 @@
 //! Connections to the upstream: made, kept for a moment, used again.
 
 use crate::exchange::Exchange;
-use crate::gate::Gate;
 use crate::line::Line;
 use crate::outgoing::Outgoing;
 use crate::problem::Problem;
@@ -85,21 +84,20 @@ impl Upstream {
     }
 
     /// Sends a request, unless the gate has closed by then. A kept connection may have been
-    /// closed by the other side at the same moment; what was not sent on it is sent on another.
+    /// closed by the other side at the same moment; what was not sent on it is sent on a fresh
+    /// one, once.
     pub(crate) async fn send(
         &self,
         mut request: Request<Outgoing>,
         exchange: &Arc<Exchange>,
-        gate: &Gate,
     ) -> Result<(Response<Incoming>, Line), Failure> {
-        let may_begin = || match exchange.tenure() {
-            Some(tenure) => gate.pass_in(tenure).map_err(Failure::Closed),
-            None => Ok(()),
-        };
+        let may_begin = || exchange.may_go_on().map_err(Failure::Closed);
+        let mut kept = self.kept();
         loop {
             // No connection for what may not be sent.
             may_begin()?;
-            let mut line = match self.kept() {
+            let is_kept = kept.is_some();
+            let mut line = match kept.take() {
                 Some(line) => line,
                 None => self.connect().await?,
             };
@@ -115,6 +113,10 @@ impl Upstream {
                         Some(unsent) => {
                             exchange.unsent();
                             line.unload();
+                            if !is_kept {
+                                let why = "it closes connections before it takes a request";
+                                return Err(Failure::Unreachable(why.to_owned()));
+                            }
                             request = unsent;
                         }
                         None => return Err(Failure::Broken(chain(error.error()))),

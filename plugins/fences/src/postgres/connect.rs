@@ -11,8 +11,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whatever the server's settings are: literals mean what they say, notices stay away, and nothing
-/// that is left behind blocks anybody for long.
-const SETTINGS: &str = "SET standard_conforming_strings = on; SET client_min_messages = warning; \
+/// that is left behind blocks anybody for long. And whatever others have made in the schemas of the
+/// path: a better match there than that of the system would run with the rights of this session.
+const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp; \
+     SET standard_conforming_strings = on; SET client_min_messages = warning; \
      SET statement_timeout = '60s'; SET lock_timeout = '30s'; \
      SET idle_in_transaction_session_timeout = '60s'";
 
@@ -112,6 +114,17 @@ pub(crate) fn failure(error: &tokio_postgres::Error) -> Error {
 fn went_away(code: &SqlState) -> bool {
     let code = code.code();
     code.starts_with("57P") || code.starts_with("08") || code == "53300"
+}
+
+/// From here on names are looked up as the role and the database have it, for statements of a user's.
+pub(crate) async fn as_the_user_has_it(client: &Client) -> Result<(), Error> {
+    client.batch_execute("RESET search_path").await.map_err(|error| failure(&error))
+}
+
+/// From here on names are those of the system, for statements of our own.
+pub(crate) async fn as_the_system_has_it(client: &Client) -> Result<(), Error> {
+    let pin = "SET search_path = pg_catalog, pg_temp";
+    client.batch_execute(pin).await.map_err(|error| failure(&error))
 }
 
 /// The rows of a query of our own, as text.

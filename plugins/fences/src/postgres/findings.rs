@@ -9,12 +9,57 @@ use tokio_postgres::Client;
 const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN \
      ('fsync', 'full_page_writes', 'synchronous_commit', 'session_replication_role')";
 
-const WRITERS: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
-     ELSE pg_catalog.pg_get_userbyid(a.grantee) END \
+/// Tables of the kit, and roles, quoted, that have rights on them or on their columns with which the
+/// calls can be gone round. A trigger of theirs would run with the rights of the owner.
+const WRITERS: &str = "SELECT DISTINCT c.relname, CASE a.grantee WHEN 0 THEN 'PUBLIC' \
+     ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END \
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace, \
-     pg_catalog.aclexplode(c.relacl) AS a \
-     WHERE n.nspname = 'leasehold' AND c.relname = 'fence' AND a.grantee <> c.relowner \
-     AND a.privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER') ORDER BY 1";
+     LATERAL (SELECT e.grantee, e.privilege_type FROM pg_catalog.aclexplode(c.relacl) AS e \
+     UNION SELECT e.grantee, e.privilege_type FROM pg_catalog.pg_attribute AS t, \
+     pg_catalog.aclexplode(t.attacl) AS e WHERE t.attrelid = c.oid AND NOT t.attisdropped) AS a \
+     WHERE n.nspname = 'leasehold' AND c.relname IN ('fence', 'kit') AND a.grantee <> c.relowner \
+     AND a.privilege_type IN \
+     ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER') ORDER BY 1, 2";
+
+/// Roles, quoted, that can make a call in the schema that is a better match than one of the kit.
+const MAKERS: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
+     ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END \
+     FROM pg_catalog.pg_namespace AS n, pg_catalog.aclexplode(n.nspacl) AS a \
+     WHERE n.nspname = 'leasehold' AND a.privilege_type = 'CREATE' \
+     AND a.grantee <> n.nspowner ORDER BY 1";
+
+/// What is in the schema and belongs to another role than the schema: what it is, and whose.
+const FOREIGN: &str = "SELECT o.what, pg_catalog.pg_get_userbyid(o.owner) \
+     FROM pg_catalog.pg_namespace AS n, LATERAL (\
+     SELECT 'the relation ' || c.oid::regclass::text, c.relowner \
+     FROM pg_catalog.pg_class AS c WHERE c.relnamespace = n.oid AND c.relkind <> 'i' \
+     UNION ALL SELECT 'the function ' || p.oid::regprocedure::text, p.proowner \
+     FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = n.oid \
+     UNION ALL SELECT 'the type ' || t.oid::regtype::text, t.typowner \
+     FROM pg_catalog.pg_type AS t WHERE t.typnamespace = n.oid AND t.typrelid = 0 \
+     AND t.typelem = 0) AS o (what, owner) \
+     WHERE n.nspname = 'leasehold' AND o.owner <> n.nspowner ORDER BY 1";
+
+/// Triggers on the tables of the kit whose function belongs to somebody else than the table: what
+/// drops it, and whose it is.
+const HUNG: &str = "SELECT pg_catalog.format('DROP TRIGGER %I ON %s', t.tgname, \
+     t.tgrelid::regclass), pg_catalog.pg_get_userbyid(p.proowner) \
+     FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid \
+     WHERE n.nspname = 'leasehold' AND NOT t.tgisinternal AND p.proowner <> c.relowner \
+     AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = p.proowner \
+     AND r.rolsuper) ORDER BY 1";
+
+/// Tables that were protected with a column and were given children since, and those children.
+const INHERITED: &str = "SELECT c.oid::regclass::text, \
+     string_agg(DISTINCT i.inhrelid::regclass::text, ', ') \
+     FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid \
+     JOIN pg_catalog.pg_inherits AS i ON i.inhparent = c.oid \
+     JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
+     WHERE n.nspname = 'leasehold' AND p.proname = 'misplaced' AND c.relkind = 'r' \
+     GROUP BY c.oid ORDER BY 1";
 
 const UNLOGGED: &str = "SELECT c.relpersistence <> 'p' FROM pg_catalog.pg_class AS c \
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
@@ -24,6 +69,22 @@ const FORGETS: &str = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
      JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid \
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = 'leasehold' \
      AND c.relname = 'fence' AND t.tgname = 'keep' AND t.tgenabled = 'A')";
+
+/// Roles, here or everywhere, whose sessions begin in the role of a replica.
+const REPLICAS: &str = "SELECT DISTINCT coalesce(r.rolname, 'every role') \
+     FROM pg_catalog.pg_db_role_setting AS s LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = s.setrole \
+     WHERE s.setdatabase IN (0, (SELECT oid FROM pg_catalog.pg_database \
+     WHERE datname = current_database())) \
+     AND 'session_replication_role=replica' ILIKE ANY (s.setconfig) ORDER BY 1";
+
+const HAS_PARAMETERS: &str = "SELECT to_regclass('pg_catalog.pg_parameter_acl') IS NOT NULL";
+
+/// Roles that may take the role of a replica without being a superuser. From PostgreSQL 15 on.
+const MAY_REPLICATE: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
+     ELSE pg_catalog.pg_get_userbyid(a.grantee) END \
+     FROM pg_catalog.pg_parameter_acl AS p, pg_catalog.aclexplode(p.paracl) AS a \
+     WHERE p.parname = 'session_replication_role' AND a.privilege_type = 'SET' \
+     AND a.grantee NOT IN (SELECT oid FROM pg_catalog.pg_roles WHERE rolsuper) ORDER BY 1";
 
 const POWER: &str = "SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user";
 
@@ -61,10 +122,14 @@ pub(super) async fn of(
              the test runs, or test statements on a table of yours",
         ));
     }
+    found.extend(of_replicas(client).await?);
     if let Some(version) = version {
         found.extend(of_the_kit(client, version).await?);
     }
     found.extend(protected.iter().filter(|table| !table.enabled).map(of_a_table));
+    if protected.iter().any(|table| table.column.is_some()) {
+        found.extend(pairs(client, INHERITED).await?.iter().map(of_children));
+    }
     Ok(found)
 }
 
@@ -100,6 +165,27 @@ fn of_a_setting(name: &str, setting: &str) -> Option<Finding> {
     Some(Finding::new(severity, code, detail, advice))
 }
 
+/// Whoever writes in the role of a replica, whom triggers let through.
+async fn of_replicas(client: &Client) -> Result<Vec<Finding>, Error> {
+    let mut found = Vec::new();
+    let mut tell = |row: Vec<Option<String>>, does: &str, advice: &str| {
+        let role = row.into_iter().next().flatten().unwrap_or_default();
+        let detail = format!("{role} {does}: tables in trigger mode are not protected from it");
+        found.push(Finding::new(Severity::Warning, "replica_role", detail, advice));
+    };
+    for row in rows(client, REPLICAS).await? {
+        let does = "begins its sessions with session_replication_role = replica";
+        tell(row, does, "ALTER ROLE or ALTER DATABASE ... RESET session_replication_role");
+    }
+    if value(client, HAS_PARAMETERS).await?.as_deref() == Some("t") {
+        for row in rows(client, MAY_REPLICATE).await? {
+            let does = "may set session_replication_role = replica";
+            tell(row, does, "REVOKE SET ON PARAMETER session_replication_role FROM it");
+        }
+    }
+    Ok(found)
+}
+
 async fn of_the_kit(client: &Client, version: i64) -> Result<Vec<Finding>, Error> {
     let mut found = Vec::new();
     if version < VERSION {
@@ -107,12 +193,7 @@ async fn of_the_kit(client: &Client, version: i64) -> Result<Vec<Finding>, Error
         let advice = "run `leasehold fence install`; sessions may go on while it runs";
         found.push(Finding::new(Severity::Warning, "kit_old", detail, advice));
     }
-    for row in rows(client, WRITERS).await? {
-        let role = row.into_iter().next().flatten().unwrap_or_default();
-        let detail = format!("{role} can write leasehold.fence without the calls of the kit");
-        let advice = "REVOKE ALL ON leasehold.fence; USAGE on the schema is all that a role needs";
-        found.push(Finding::new(Severity::Warning, "fence_writable", detail, advice));
-    }
+    found.extend(of_rights(client).await?);
     if value(client, UNLOGGED).await?.as_deref() == Some("t") {
         let detail = "leasehold.fence is not logged: a crash empties it";
         let advice = "ALTER TABLE leasehold.fence SET LOGGED";
@@ -124,6 +205,55 @@ async fn of_the_kit(client: &Client, version: i64) -> Result<Vec<Finding>, Error
         found.push(Finding::new(Severity::Warning, "fence_forgets", detail, advice));
     }
     Ok(found)
+}
+
+/// Who can go round the calls of the kit, or have somebody else do it. Where the advice is SQL, it
+/// runs as it is.
+async fn of_rights(client: &Client) -> Result<Vec<Finding>, Error> {
+    let mut found = Vec::new();
+    let mut tell = |code, detail: String, advice: String| {
+        found.push(Finding::new(Severity::Hole, code, detail, advice));
+    };
+    for (table, role) in pairs(client, WRITERS).await? {
+        let detail = format!("{role} can change leasehold.{table} without the calls of the kit");
+        let advice = format!("REVOKE ALL ON leasehold.{table} FROM {role} CASCADE");
+        tell("fence_writable", detail, advice);
+    }
+    for row in rows(client, MAKERS).await? {
+        let role = row.into_iter().next().flatten().unwrap_or_default();
+        let detail = format!("{role} can make calls in leasehold that are taken for the kit's");
+        let advice = format!("REVOKE CREATE ON SCHEMA leasehold FROM {role} CASCADE");
+        tell("schema_open", detail, advice);
+    }
+    for (what, owner) in pairs(client, FOREIGN).await? {
+        let detail = format!("{what} belongs to {owner}, and the schema to somebody else");
+        let advice = "look at what it does, and drop it; `leasehold fence install` makes anew what \
+                      is missing";
+        tell("schema_foreign", detail, advice.to_owned());
+    }
+    for (drop, owner) in pairs(client, HUNG).await? {
+        let detail = format!("a trigger on a table of the kit runs a function of {owner}");
+        tell("fence_trigger", detail, drop);
+    }
+    Ok(found)
+}
+
+/// A row of each two, of a query of our own.
+async fn pairs(client: &Client, sql: &str) -> Result<Vec<(String, String)>, Error> {
+    let pair = |row: Vec<Option<String>>| {
+        let [one, other] = <[_; 2]>::try_from(row).ok()?;
+        Some((one?, other?))
+    };
+    Ok(rows(client, sql).await?.into_iter().filter_map(pair).collect())
+}
+
+fn of_children((table, children): &(String, String)) -> Finding {
+    let detail = format!(
+        "{children} inherits from {table}, whose column guards only the rows of its own: UPDATE and \
+         DELETE of {table} are refused"
+    );
+    let advice = format!("ALTER TABLE {children} NO INHERIT {table}, or protect without a column");
+    Finding::new(Severity::Hole, "trigger_inherited", detail, advice)
 }
 
 /// The advice has all arguments: a call with fewer takes column and strictness away.

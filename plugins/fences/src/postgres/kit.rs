@@ -90,26 +90,29 @@ pub struct Removed {
 /// When the database cannot be reached or does not let this role do it.
 pub async fn install(database: &Database, roles: &[String]) -> Result<Installed, Error> {
     let client = database.connect().await?;
-    let before = version(&client).await?;
+    let before = seen(&client).await?.map(|(version, _)| version);
     let taken_over = if before.is_none() { tokens(&client).await? } else { None };
-    client.batch_execute(INSTALL).await.map_err(|error| not_installed(&error))?;
-    for role in roles {
-        let role = if role.eq_ignore_ascii_case("public") {
-            "PUBLIC".to_owned()
-        } else {
-            identifier(role)
-        };
-        let grant = format!("GRANT USAGE ON SCHEMA leasehold TO {role}");
-        client.batch_execute(&grant).await.map_err(|error| failure(&error))?;
-    }
-    let now = version(&client).await?.unwrap_or(VERSION);
+    // One message is one transaction: a role that there is not leaves everything as it was.
+    let script = format!("{INSTALL}{}", grants(roles));
+    client.batch_execute(&script).await.map_err(|error| not_installed(&error))?;
+    let now = seen(&client).await?.map_or(VERSION, |(version, _)| version);
     Ok(Installed { before, version: now, granted: roles.to_vec(), taken_over })
 }
 
-/// What is there.
+fn grants(roles: &[String]) -> String {
+    let grant = |role: &String| {
+        let public = role.eq_ignore_ascii_case("public");
+        let role = if public { "PUBLIC".to_owned() } else { identifier(role) };
+        format!("GRANT USAGE ON SCHEMA leasehold TO {role};\n")
+    };
+    roles.iter().map(grant).collect()
+}
+
+/// What is there, from the catalog alone: what is called `leasehold` may be anybody's, and none of
+/// its code runs.
 ///
 /// # Errors
-/// When the database cannot be reached.
+/// When the database cannot be reached, or the kit is not for this role.
 pub async fn status(database: &Database) -> Result<Status, Error> {
     let client = database.connect().await?;
     let version = version(&client).await?;
@@ -170,9 +173,18 @@ async fn has_tokens(client: &Client) -> Result<bool, Error> {
     Ok(value(client, there).await?.as_deref() == Some("t"))
 }
 
-/// Of how many resources there are highest tokens. For the owner of the table.
+/// A table that belongs to a role that this one is, or is a member of. A view, and a policy for rows,
+/// would run functions with the rights of this session.
+const TOKENS_ARE_OURS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE n.nspname = 'leasehold' AND c.relname = 'fence' AND c.relkind = 'r' \
+     AND NOT c.relrowsecurity AND pg_catalog.pg_has_role(c.relowner, 'USAGE') \
+     AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'))";
+
+/// Of how many resources there are highest tokens. For whoever owns the table; the scripts refuse the
+/// others.
 async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
-    if !has_tokens(client).await? {
+    if value(client, TOKENS_ARE_OURS).await?.as_deref() != Some("t") {
         return Ok(None);
     }
     let counted = value(client, "SELECT count(*) FROM leasehold.fence").await?;
@@ -181,14 +193,20 @@ async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
 
 fn not_installed(error: &tokio_postgres::Error) -> Error {
     let told = failure(error);
-    if error.code() != Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
-        return told;
+    let hinted = error.as_db_error().is_some_and(|told| told.hint().is_some());
+    match error.code() {
+        Some(&SqlState::UNDEFINED_OBJECT) => {
+            Error::Refused(format!("{told}; everything is as it was"))
+        }
+        // What the script itself refuses comes with what to do.
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) if !hinted => Error::Refused(format!(
+            "{told}; whoever installs the kit needs CREATE on the database (GRANT CREATE ON DATABASE \
+             name TO role), and whoever brings it up to date has to own it"
+        )),
+        _ => told,
     }
-    Error::Refused(format!(
-        "{told}; whoever installs the kit needs CREATE on the database (GRANT CREATE ON DATABASE \
-         name TO role), and whoever brings it up to date has to own it"
-    ))
 }
+
 const GRANTED: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
      ELSE pg_catalog.pg_get_userbyid(a.grantee) END \
      FROM pg_catalog.pg_namespace AS n, pg_catalog.aclexplode(n.nspacl) AS a \
@@ -210,7 +228,7 @@ pub struct Removal {
 /// When tables are in trigger mode, the database cannot be reached, or does not let this role do it.
 pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error> {
     let client = database.connect().await?;
-    let before = version(&client).await?;
+    let before = seen(&client).await?.map(|(version, _)| version);
     let tokens = tokens(&client).await?;
     for (name, wanted) in
         [("leasehold.unprotect", how.unprotect), ("leasehold.forget_tokens", how.forget_tokens)]
@@ -240,19 +258,37 @@ fn not_removed(error: &tokio_postgres::Error) -> Error {
     })
 }
 
-/// The version of the kit that is installed. A role that may not look at it learns from the
-/// refusal, as the functions are there and not for it.
+/// The first kit has no comment.
+const COMMENTED: &str = "SELECT coalesce(substring(\
+     pg_catalog.obj_description(p.oid, 'pg_proc') FROM '^version ([0-9]{1,9})$'), '1'), \
+     pg_catalog.has_schema_privilege(n.oid, 'USAGE') \
+     AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE') \
+     FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
+     WHERE n.nspname = 'leasehold' AND p.proname = 'version' AND p.pronargs = 0";
+
+/// The version of the kit that is installed, without a call of it, which could be anybody's; and
+/// whether this role may use it.
+async fn seen(client: &Client) -> Result<Option<(i64, bool)>, Error> {
+    let told = rows(client, COMMENTED).await?.into_iter().next();
+    Ok(told.and_then(|row| {
+        let [version, allowed] = <[_; 2]>::try_from(row).ok()?;
+        Some((version?.parse().ok()?, allowed.as_deref() == Some("t")))
+    }))
+}
+
+/// The version of the kit that is installed.
+///
+/// # Errors
+/// When it is there, and not for this role.
 pub(super) async fn version(client: &Client) -> Result<Option<i64>, Error> {
-    let there = "SELECT EXISTS (SELECT FROM pg_catalog.pg_proc AS p \
-         JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
-         WHERE n.nspname = 'leasehold' AND p.proname = 'version')";
-    if value(client, there).await?.as_deref() != Some("t") {
-        return Ok(None);
+    match seen(client).await? {
+        Some((_, false)) => Err(Error::Refused(
+            "42501: the kit is installed, and this role may not use it; its owner can GRANT USAGE \
+             ON SCHEMA leasehold TO the role"
+                .to_owned(),
+        )),
+        seen => Ok(seen.map(|(version, _)| version)),
     }
-    let told = value(client, "SELECT leasehold.version()").await;
-    let told =
-        told.map_err(|error| error.during("the kit is installed; asking for its version"))?;
-    Ok(told.and_then(|version| version.parse().ok()))
 }
 
 pub(super) async fn store(client: &Client) -> Result<String, Error> {
@@ -276,6 +312,7 @@ mod tests {
     #[test]
     fn the_version_is_that_of_the_script() {
         assert!(INSTALL.contains(&format!("ours constant integer := {VERSION};")));
+        assert!(INSTALL.ends_with("$kit$;\n"), "grants come after it");
         assert_eq!(identifier("o\"neil"), "\"o\"\"neil\"");
     }
 }

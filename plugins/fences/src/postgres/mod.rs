@@ -23,6 +23,5 @@ pub use kit::{
     INSTALL, Installed, Protected, REMOVE, Removal, Removed, Status, VERSION, install, remove,
     status,
 };
-pub use schemas::Own;
 pub use session::{Isolation, Transactions};
-pub use test::{Wanted, test};
+pub use test::test;

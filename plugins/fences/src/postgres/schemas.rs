@@ -4,27 +4,8 @@ use super::session::{Script, Transactions};
 use super::statement::Statement;
 use crate::races::Race;
 use crate::report::Weight;
-
-/// The user's own statements. Parameters: `:resource`, `:token`, `:value`.
-#[derive(Debug, Clone, Default)]
-pub struct Own {
-    /// Makes the row of a resource with the value 0.
-    pub setup: Vec<String>,
-    /// Removes it again.
-    pub cleanup: Vec<String>,
-    /// Records a token. May be empty: then there is no seal.
-    pub seal: Vec<String>,
-    /// Answers the value.
-    pub read: Vec<String>,
-    /// Writes the value.
-    pub write: Vec<String>,
-    /// Each statement commits by itself.
-    pub autocommit: bool,
-    /// Each token may write once.
-    pub once: bool,
-    /// SQLSTATEs that mean a refusal, beside those of the kit.
-    pub refusals: Vec<String>,
-}
+use crate::tally::judged;
+use crate::wanted::Own;
 
 /// Statements, and what is raced through them.
 #[derive(Debug, Clone)]
@@ -102,49 +83,28 @@ fn built(
             write: on(write),
             transactions,
             refusals: Vec::new(),
+            own: false,
         },
         races: races.to_vec(),
     }
 }
 
-/// What is raced through a schema with a fence.
-fn judged(once: bool) -> Vec<(Race, Weight)> {
-    Race::ALL
-        .into_iter()
-        .filter(|race| *race != if once { Race::Equal } else { Race::Once })
-        .map(|race| match race {
-            Race::ReadFirst => (race, Weight::Control),
-            _ => (race, Weight::Judged),
-        })
-        .collect()
-}
-
-impl Own {
-    pub(crate) fn schema(&self) -> Schema {
-        let all = |sqls: &[String]| sqls.iter().map(|sql| Statement::new(sql)).collect::<Vec<_>>();
-        let has_seal = !self.seal.is_empty();
-        let needs_seal = |race: Race| matches!(race, Race::Seals | Race::ReadFirst);
-        let races = judged(self.once).into_iter();
-        let races = races.filter(|(race, _)| {
-            (has_seal || !needs_seal(*race))
-                && (*race != Race::Stopped || !self.autocommit || self.write.len() > 1)
-        });
-        Schema {
-            name: "own",
-            setup: all(&self.setup),
-            cleanup: all(&self.cleanup),
-            script: Script {
-                seal: all(&self.seal),
-                read: all(&self.read),
-                write: all(&self.write),
-                transactions: if self.autocommit {
-                    Transactions::Statements
-                } else {
-                    Transactions::Parts
-                },
-                refusals: self.refusals.clone(),
-            },
-            races: races.collect(),
-        }
+/// The user's own.
+pub(crate) fn of_the_user(own: &Own) -> Schema {
+    let all = |sqls: &[String]| sqls.iter().map(|sql| Statement::new(sql)).collect::<Vec<_>>();
+    let transactions = if own.autocommit { Transactions::Statements } else { Transactions::Parts };
+    Schema {
+        name: "own",
+        setup: all(&own.setup),
+        cleanup: all(&own.cleanup),
+        script: Script {
+            seal: all(&own.seal),
+            read: all(&own.read),
+            write: all(&own.write),
+            transactions,
+            refusals: own.refusals.clone(),
+            own: true,
+        },
+        races: own.races(),
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Script {
     pub(crate) transactions: Transactions,
     /// SQLSTATEs of the user's own that refuse.
     pub(crate) refusals: Vec<String>,
+    /// Whether they are the user's: then their names are looked up where the role has it.
+    pub(crate) own: bool,
 }
 
 impl Script {
@@ -86,6 +88,9 @@ impl Connection {
         client.batch_execute(&set).await.map_err(|error| failure(&error))?;
         let number = super::connect::value(&client, "SELECT pg_backend_pid()").await?;
         let number = number.and_then(|number| number.parse().ok()).unwrap_or_default();
+        if script.own {
+            super::connect::as_the_user_has_it(&client).await?;
+        }
         Ok(Self { client, script: script.clone(), number, open: false })
     }
 
@@ -127,12 +132,10 @@ impl Connection {
         // A transaction that failed before says so by rolling back, which is no error.
         match self.client.batch_execute("COMMIT").await {
             Ok(()) => Ok(Answer::Done(())),
-            Err(error) => match self.refusal(&error) {
-                Some(Answer::Done(_)) => Ok(Answer::Done(())),
-                Some(Answer::Refused(why)) => Ok(Answer::Refused(why)),
-                Some(Answer::Again) => Ok(Answer::Again),
-                None => Err(failure(&error).during("COMMIT")),
-            },
+            Err(error) => {
+                let refusal = self.refusal(&error).map(|answer| answer.map(drop));
+                refusal.ok_or_else(|| failure(&error).during("COMMIT"))
+            }
         }
     }
 
@@ -157,14 +160,8 @@ impl Connection {
                 other => return Ok(other),
             }
         }
-        if own {
-            match self.commit().await? {
-                Answer::Done(()) => {}
-                Answer::Refused(why) => return Ok(Answer::Refused(why)),
-                Answer::Again => return Ok(Answer::Again),
-            }
-        }
-        Ok(Answer::Done(last))
+        let ended = if own { self.commit().await? } else { Answer::Done(()) };
+        Ok(ended.map(|()| last))
     }
 }
 
@@ -198,11 +195,7 @@ impl Session for Connection {
         if script.seal.is_empty() {
             return Ok(Answer::Done(()));
         }
-        Ok(match self.part("seal", &script.seal, holder, true).await? {
-            Answer::Done(_) => Answer::Done(()),
-            Answer::Refused(why) => Answer::Refused(why),
-            Answer::Again => Answer::Again,
-        })
+        Ok(self.part("seal", &script.seal, holder, true).await?.map(drop))
     }
 
     async fn read(&mut self, holder: Holder<'_>) -> Result<Answer<i64>, Error> {
@@ -231,11 +224,7 @@ impl Session for Connection {
         }
         let what = format!("write, statement {}", number + 1);
         let sql = statement.fill(holder, value);
-        match self.run(&what, statement, &sql, statement.of_rows()).await? {
-            Answer::Done(_) => Ok(Answer::Done(())),
-            Answer::Refused(why) => Ok(Answer::Refused(why)),
-            Answer::Again => Ok(Answer::Again),
-        }
+        Ok(self.run(&what, statement, &sql, statement.of_rows()).await?.map(drop))
     }
 
     async fn abandon(&mut self) -> Result<(), Error> {

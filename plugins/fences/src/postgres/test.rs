@@ -1,25 +1,28 @@
 //! The test: makes what it needs, races, and tidies up whatever happened.
 
-use super::connect::{Database, failure, rows, value};
+use super::connect::{Database, as_the_system_has_it, as_the_user_has_it, failure, rows, value};
 use super::findings;
 use super::kit;
-use super::schemas::{Own, Schema, of_the_kit, row};
+use super::schemas::{Schema, of_the_kit, of_the_user, row};
 use super::session::{Connection, Isolation};
 use super::statement::Statement;
 use crate::error::Error;
-use crate::races::Race;
 use crate::races::advice::Words;
 use crate::races::lane::Lane;
 use crate::races::store::Holder;
+use crate::races::widths::Walk;
 use crate::report::{Finding, Report, Severity, Stopped};
 use crate::stop::Stop;
 use crate::tally::{self, Course, Tell};
+use crate::wanted::Wanted;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 /// "lh fence" in ASCII: one test at a time in a database, as its resources have fixed names.
 const LOCK: i64 = 0x6c68_2066_656e_6365;
+const LOCK_PATIENCE: &str = "5s";
 const PREFIX: &str = "leasehold_fence_test_";
 const RESOURCE: &str = "leasehold-fence-test";
 const TIDY_TRIES: u32 = 3;
@@ -36,29 +39,6 @@ const WORDS: Words = Words {
            reads; a seal of your own has to refuse a lower token: `WHERE last_token <= :token`",
 };
 
-/// What to test, and how.
-#[derive(Debug, Clone)]
-pub struct Wanted {
-    /// Rounds of each race.
-    pub rounds: u64,
-    /// Resources that are raced side by side; each needs four connections.
-    pub lanes: usize,
-    /// The races; all if there are none.
-    pub races: Vec<Race>,
-    /// The parts of the kit; all if there are none.
-    pub schemas: Vec<String>,
-    /// The isolation levels.
-    pub isolations: Vec<Isolation>,
-    /// The user's statements, instead of the kit's.
-    pub own: Option<Own>,
-    /// Names of resources, instead of the test's own.
-    pub resources: Vec<String>,
-    /// Whether those may be resources that somebody has.
-    pub overwrite: bool,
-    /// The lowest token that is used.
-    pub token_from: u64,
-}
-
 struct Test<'a> {
     database: Database,
     wanted: &'a Wanted,
@@ -66,8 +46,9 @@ struct Test<'a> {
     /// Where the tables of the test are.
     place: String,
     schemas: Vec<Schema>,
-    /// With the highest token that was used.
+    /// With the highest token that was used; the last one is for tokens of every width if it `walks`.
     resources: Vec<(String, u64)>,
+    walks: bool,
     /// What the fence of the kit had seen of each before the test.
     seen: Vec<Option<u64>>,
     /// Whether a setup of the user's has made anything.
@@ -130,35 +111,45 @@ pub async fn test(
     Ok(report.conclude())
 }
 
+/// The session of a test that has just ended may be on its way out, and still have the lock.
+async fn take_turn(admin: &Client) -> Result<(), Error> {
+    let lock = format!(
+        "BEGIN; SET LOCAL lock_timeout = '{LOCK_PATIENCE}'; SELECT pg_advisory_lock({LOCK}); COMMIT"
+    );
+    admin.batch_execute(&lock).await.map_err(|error| match error.code() {
+        Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            Error::Refused("another fence test runs in this database".to_owned())
+        }
+        _ => failure(&error),
+    })
+}
+
 impl<'a> Test<'a> {
     async fn new(database: &Database, wanted: &'a Wanted) -> Result<Self, Error> {
         let place = format!("{PREFIX}{:08x}", fastrand::u32(..));
         let database = database.named(&place);
         let admin = database.connect().await?;
-        let lock = format!("SELECT pg_try_advisory_lock({LOCK})");
-        if value(&admin, &lock).await?.as_deref() != Some("t") {
-            return Err(Error::Refused("another fence test runs in this database".to_owned()));
-        }
-        let names: Vec<String> = if wanted.resources.is_empty() {
-            (1..=wanted.lanes.max(1)).map(|lane| format!("{RESOURCE}/{lane}")).collect()
-        } else {
-            wanted.resources.clone()
-        };
-        let before = wanted.token_from.saturating_sub(1);
-        let resources: Vec<_> = names.into_iter().map(|name| (name, before)).collect();
+        take_turn(&admin).await?;
+        // Not with resources that somebody has: no token would be left for them. The columns of the
+        // kit are what they are, and its rows stay.
+        let walks = wanted.resources.is_empty() && wanted.own.is_some();
+        let mut resources = wanted.raced(RESOURCE);
+        resources.extend(walks.then(|| (format!("{RESOURCE}/widths"), wanted.token_before())));
         let seen = vec![None; resources.len()];
         let schemas = match &wanted.own {
-            Some(own) => vec![own.schema()],
+            Some(own) => vec![of_the_user(own)],
             None => of_the_kit(&format!("{place}.tried"), &format!("{place}.protected")),
         };
-        Ok(Self { database, wanted, admin, place, schemas, resources, seen, made: false })
+        Ok(Self { database, wanted, admin, place, schemas, resources, walks, seen, made: false })
+    }
+
+    fn walk(&self) -> Walk {
+        let last = self.resources.last().filter(|_| self.walks);
+        last.map(|(name, token)| Walk::new(name.clone(), *token)).unwrap_or_default()
     }
 
     fn wanted_schemas(&self) -> impl Iterator<Item = &Schema> {
-        let named = &self.wanted.schemas;
-        let is_named =
-            |one: &&Schema| named.is_empty() || named.iter().any(|name| name == one.name);
-        self.schemas.iter().filter(is_named)
+        self.schemas.iter().filter(|schema| self.wanted.has_part(schema.name))
     }
 
     fn course<'c>(&'c self, schema: &'c Schema, isolation: Option<Isolation>) -> Course<'c> {
@@ -171,6 +162,7 @@ impl<'a> Test<'a> {
             has_seal: !schema.script.seal.is_empty(),
             words: &WORDS,
             steps: schema.script.steps(),
+            widths: self.walk().rounds(),
         }
     }
 
@@ -192,6 +184,13 @@ impl<'a> Test<'a> {
     /// The fence of an earlier test still has its tokens.
     async fn go_on_above(&mut self) -> Result<(), Error> {
         self.seen = self.highest().await?;
+        if let (true, Some(seen), Some((name, _))) =
+            (self.walks, self.seen.last_mut(), self.resources.last_mut())
+            && seen.take().is_some()
+        {
+            // Worn out by an earlier test.
+            *name = format!("{RESOURCE}/widths/{:08x}", fastrand::u32(..));
+        }
         for ((_, token), seen) in self.resources.iter_mut().zip(&self.seen) {
             *token = seen.unwrap_or(0).max(*token);
         }
@@ -218,7 +217,7 @@ impl<'a> Test<'a> {
         for ((resource, token), seen) in self.resources.iter().zip(&self.seen) {
             let why = match seen {
                 Some(seen) => format!("the fence has seen its token {seen}"),
-                None if self.finds_a_value(resource, *token).await => {
+                None if self.finds_a_value(resource, *token).await? => {
                     "--read finds a value of it".to_owned()
                 }
                 None => continue,
@@ -229,15 +228,16 @@ impl<'a> Test<'a> {
     }
 
     /// What is wrong with the read shows in the races.
-    async fn finds_a_value(&self, resource: &str, token: u64) -> bool {
-        let Some(own) = &self.wanted.own else { return false };
-        for statement in own.schema().script.read {
+    async fn finds_a_value(&self, resource: &str, token: u64) -> Result<bool, Error> {
+        let Some(own) = &self.wanted.own else { return Ok(false) };
+        as_the_user_has_it(&self.admin).await?;
+        let mut finds = false;
+        for statement in of_the_user(own).script.read {
             let sql = statement.fill(Holder { resource, token: token.max(1) }, 0);
-            if value(&self.admin, &sql).await.is_ok_and(|found| found.is_some()) {
-                return true;
-            }
+            finds |= value(&self.admin, &sql).await.is_ok_and(|found| found.is_some());
         }
-        false
+        as_the_system_has_it(&self.admin).await?;
+        Ok(finds)
     }
 
     /// The tables of the test's own.
@@ -285,6 +285,11 @@ impl<'a> Test<'a> {
         for ((_, token), lane) in self.resources.iter_mut().zip(&lanes) {
             *token = lane.token;
         }
+        if let (true, Some((_, token)), Some(lane)) =
+            (self.walks, self.resources.last_mut(), lanes.first())
+        {
+            *token = lane.walk.token;
+        }
         outcome?;
         // The next isolation level sets up anew.
         self.clean(schema).await
@@ -331,7 +336,8 @@ impl<'a> Test<'a> {
         let apart = Arc::new(apart);
         let open = |script| Connection::open(&self.database, script, isolation);
         let mut lanes = Vec::new();
-        for (resource, token) in &self.resources {
+        let mut walk = self.walk();
+        for (resource, token) in self.resources.iter().take(self.raced()) {
             lanes.push(Lane {
                 resource: resource.clone(),
                 token: *token,
@@ -339,9 +345,15 @@ impl<'a> Test<'a> {
                 newer: open(&script).await?,
                 third: open(&script).await?,
                 watcher: open(&apart).await?,
+                walk: std::mem::take(&mut walk),
             });
         }
         Ok(lanes)
+    }
+
+    /// Of how many resources each has a lane.
+    fn raced(&self) -> usize {
+        self.resources.len() - usize::from(self.walks)
     }
 
     fn each_commits(&self) -> bool {
@@ -351,6 +363,16 @@ impl<'a> Test<'a> {
     /// Runs statements for one resource, in one transaction unless each is to commit by itself.
     /// They have a token of their own, as tables in trigger mode ask for one.
     async fn execute_for(&mut self, at: usize, statements: &[Statement]) -> Result<(), Error> {
+        if self.wanted.own.is_none() {
+            return self.execute_in_turn(at, statements).await;
+        }
+        as_the_user_has_it(&self.admin).await?;
+        let done = self.execute_in_turn(at, statements).await;
+        // What went wrong with them is the one to tell.
+        done.and(as_the_system_has_it(&self.admin).await)
+    }
+
+    async fn execute_in_turn(&mut self, at: usize, statements: &[Statement]) -> Result<(), Error> {
         let Some((resource, token)) = self.resources.get_mut(at) else { return Ok(()) };
         *token += 1;
         let holder = Holder { resource, token: *token };
@@ -418,7 +440,7 @@ impl<'a> Test<'a> {
                     *token = seen.unwrap_or(0).max(*token);
                 }
             }
-            self.clean(&own.schema()).await?;
+            self.clean(&of_the_user(own)).await?;
             if own.cleanup.is_empty() && self.made {
                 left.push(format!("what --setup made for {}: give --cleanup", self.names()));
             }
@@ -447,7 +469,9 @@ impl<'a> Test<'a> {
         let highest = self.highest().await.ok()?;
         let risen = highest.iter().zip(&self.seen).filter(|(now, before)| now > before).count();
         let advice = if self.wanted.resources.is_empty() {
-            "a fence never forgets a token; the next test uses the same rows".to_owned()
+            "a fence never forgets a token; the next test uses the same rows, and one of its own \
+             for tokens of every width if it tests your statements"
+                .to_owned()
         } else {
             let most = highest.iter().flatten().max().copied().unwrap_or_default();
             format!("a fence never forgets a token: who writes these needs one of {most} or above")

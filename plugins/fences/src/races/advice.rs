@@ -34,6 +34,9 @@ pub(crate) fn of(tried: Tried<'_>, count: &Count, words: &Words) -> Vec<Finding>
     if tried.weight == Weight::Control {
         return tame(tried, count).into_iter().collect();
     }
+    if let Some(crossing) = narrow(tried, count) {
+        return vec![crossing];
+    }
     let mut found = Vec::new();
     if !tried.has_seal && count.unchecked > 0 {
         // Worse than a missing seal: it would not help.
@@ -46,6 +49,33 @@ pub(crate) fn of(tried: Tried<'_>, count: &Count, words: &Words) -> Vec<Finding>
         found.push(denied(tried, count));
     }
     found
+}
+
+/// Tokens of some widths are compared, and those of others are not.
+fn narrow(tried: Tried<'_>, count: &Count) -> Option<Finding> {
+    let (older, newer) = count.crossing?;
+    let always = count.wrong >= count.rounds && count.through == 0;
+    if always || count.through >= count.rounds {
+        // The same goes wrong whatever the width.
+        return None;
+    }
+    let mut what = Vec::new();
+    if count.through > 0 {
+        what.push(format!("{} stale writes got through", count.through));
+    }
+    if count.denied > 0 {
+        let example = count.refusal.as_deref().unwrap_or("without a reason");
+        what.push(format!("the current holder was refused {} times: {example}", count.denied));
+    }
+    let detail = format!(
+        "{}, {}: where tokens grow, first with token {newer} after {older}, {}",
+        tried.schema,
+        tried.race.name(),
+        what.join(", and "),
+    );
+    let advice = "keep tokens as whole numbers up to 9007199254740991 (bigint in SQL) and compare \
+                  them as such: not as text, an integer of 32 bits, or a real";
+    Some(Finding::new(Severity::Hole, "token_width", detail, advice))
 }
 
 fn hole(tried: Tried<'_>, count: &Count, words: &Words) -> Finding {
@@ -68,7 +98,7 @@ fn hole(tried: Tried<'_>, count: &Count, words: &Words) -> Finding {
             "a new holder reads before its token is known, so an older one can still overwrite",
             words.seal,
         ),
-        Race::Paused => (
+        Race::Paused | Race::Widths => (
             "no_check",
             "the write does not compare its token, or the seal does not record it",
             words.guard,
@@ -172,6 +202,20 @@ mod tests {
         assert_eq!(found(Race::Equal, true, true, &through), ["lost_write"]);
         assert_eq!(found(Race::Once, true, true, &through), ["not_once"]);
         assert_eq!(found(Race::ReadFirst, true, true, &through), [""; 0]);
+    }
+
+    #[test]
+    fn a_width_is_at_fault_only_where_another_one_holds() {
+        let of_widths = |through, denied, wrong| {
+            let crossing = Some((9, 10));
+            let count = Count { rounds: 9, through, denied, wrong, crossing, ..Count::default() };
+            found(Race::Widths, true, true, &count)
+        };
+        assert_eq!(of_widths(3, 0, 3), ["token_width"]);
+        assert_eq!(of_widths(0, 3, 3), ["token_width"]);
+        assert_eq!(of_widths(3, 9, 9), ["token_width"]);
+        assert_eq!(of_widths(9, 0, 9), ["no_check"]);
+        assert_eq!(of_widths(0, 9, 9), ["holder_refused"]);
     }
 
     #[test]

@@ -16,6 +16,10 @@ pub(crate) struct Count {
     pub(crate) unchecked: u64,
     /// Writes of the holder itself that were refused.
     pub(crate) denied: u64,
+    /// Crossings between two widths of tokens that went wrong.
+    pub(crate) wrong: u64,
+    /// The older and the newer token of the first of them.
+    pub(crate) crossing: Option<(u64, u64)>,
     /// How a refusal looks.
     pub(crate) refusal: Option<String>,
 }
@@ -44,8 +48,11 @@ impl AddAssign for Count {
         self.through += other.through;
         self.unchecked += other.unchecked;
         self.denied += other.denied;
-        if self.refusal.is_none() {
-            self.refusal = other.refusal;
+        self.wrong += other.wrong;
+        if self.crossing.is_none() {
+            self.crossing = other.crossing;
+            // The refusal that goes with it.
+            self.refusal = other.refusal.or(self.refusal.take());
         }
     }
 }

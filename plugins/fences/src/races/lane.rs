@@ -4,6 +4,7 @@ use super::Race;
 use super::count::Count;
 use super::store::{Answer, Holder, Session};
 use super::turn::{Order, finish, read, seal, turn, write};
+use super::widths::Walk;
 use crate::error::Error;
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub(crate) struct Lane<S> {
     pub(crate) third: S,
     /// Takes no part: looks who waits.
     pub(crate) watcher: S,
+    /// The resource for tokens of every width, if this is the lane that has one.
+    pub(crate) walk: Walk,
 }
 
 impl<S: Session> Lane<S> {
@@ -35,6 +38,7 @@ impl<S: Session> Lane<S> {
             Race::Updates => self.updates(Order::SealFirst, &mut count).await?,
             Race::ReadFirst => self.updates(Order::ReadFirst, &mut count).await?,
             Race::Seals => self.seals(&mut count).await?,
+            Race::Widths => self.widths(number, &mut count).await?,
             Race::Equal => self.equal(&mut count).await?,
             Race::Once => self.once(&mut count).await?,
         }
@@ -219,12 +223,12 @@ impl<S: Session> Lane<S> {
     }
 }
 
-fn holder(resource: &str, token: u64) -> Holder<'_> {
+pub(super) fn holder(resource: &str, token: u64) -> Holder<'_> {
     Holder { resource, token }
 }
 
 /// For a step of the holder itself: refusing it is a fault. How many writes were accepted.
-fn own(accepted: bool, count: &mut Count) -> u64 {
+pub(super) fn own(accepted: bool, count: &mut Count) -> u64 {
     count.denied += u64::from(!accepted);
     u64::from(accepted)
 }

@@ -5,6 +5,7 @@
 //! | `store` | what a race needs of a store |
 //! | `turn` | what one holder does: seal, read, write |
 //! | `lane` | one resource, and a round of each race on it |
+//! | `widths` | tokens around the numbers at which storage goes wrong |
 //! | `count` | what came of it |
 //! | `advice` | what a count tells about the schema |
 //!
@@ -20,6 +21,7 @@ pub(crate) mod count;
 pub(crate) mod lane;
 pub(crate) mod store;
 mod turn;
+pub(crate) mod widths;
 
 use crate::error::Error;
 use crate::stop::Stop;
@@ -42,6 +44,8 @@ pub enum Race {
     Updates,
     /// Two seals at once, and the lower one once more.
     Seals,
+    /// Tokens of every width, from one digit to the largest.
+    Widths,
     /// A holder writes three times with its token.
     Equal,
     /// One token writes three times where it may once.
@@ -53,11 +57,12 @@ pub enum Race {
 impl Race {
     /// All of them, in the order in which they run: what a later one shows is read in the light of
     /// the earlier ones.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Equal,
         Self::Once,
         Self::Paused,
         Self::Seals,
+        Self::Widths,
         Self::Stopped,
         Self::OnTheWire,
         Self::Updates,
@@ -73,6 +78,7 @@ impl Race {
             Self::OnTheWire => "on-the-wire",
             Self::Updates => "updates",
             Self::Seals => "two-seals",
+            Self::Widths => "token-widths",
             Self::Equal => "equal-token",
             Self::Once => "once",
             Self::ReadFirst => "read-before-seal",
@@ -96,6 +102,33 @@ pub(crate) async fn run<S: Session>(
     for (count, ended) in join_all(laps).await {
         total += count;
         outcome = outcome.and(ended);
+    }
+    (total, outcome)
+}
+
+/// More rounds than this a control runs only for as long as it has not lost enough.
+const CONTROL_ROUNDS: u64 = 10_000;
+/// As many lost writes as show that a race is sharp.
+const ENOUGH: u64 = 100;
+
+/// The same for a race that has to lose something. It runs as often as those that are judged, so
+/// that their figures can be compared, as long as that takes no more rounds than show anything.
+pub(crate) async fn control<S: Session>(
+    lanes: &mut [Lane<S>],
+    race: Race,
+    rounds: u64,
+    stop: &Stop,
+) -> (Count, Result<(), Error>) {
+    let mut total = Count::default();
+    let mut outcome = Ok(());
+    while outcome.is_ok() && !stop.asked() && total.rounds < rounds {
+        if total.rounds >= CONTROL_ROUNDS && total.through >= ENOUGH {
+            break;
+        }
+        let next = CONTROL_ROUNDS.min(rounds - total.rounds);
+        let (count, ended) = run(lanes, race, next, stop).await;
+        total += count;
+        outcome = ended;
     }
     (total, outcome)
 }

@@ -2,7 +2,8 @@
 
 use super::lane::Lane;
 use super::store::{Answer, Holder, Session};
-use super::{Count, Race, Stop, run};
+use super::widths::Walk;
+use super::{Count, Race, Stop, control, run};
 use crate::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +18,12 @@ enum Schema {
     SealSinks,
     /// Refuses the second write of a holder.
     Strict,
+    /// Compares tokens as text.
+    Text,
+    /// Keeps tokens as a real does.
+    Real,
+    /// Has no room for tokens of more than 31 bits.
+    Integer,
 }
 
 #[derive(Debug, Default)]
@@ -41,13 +48,28 @@ impl Memory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_below(&self, token: u64, highest: u64) -> bool {
+        match self.schema {
+            Schema::Text => token.to_string() < highest.to_string(),
+            Schema::Real => (token as f32) < highest as f32,
+            _ => token < highest,
+        }
+    }
+
+    fn has_room(&self, token: u64) -> Result<(), Error> {
+        if self.schema == Schema::Integer && token > i32::MAX as u64 {
+            return Err(Error::Refused("out of range".to_owned()));
+        }
+        Ok(())
+    }
+
     fn check(&self, state: &mut State, token: u64) -> Answer<()> {
-        let stale = token < state.highest;
+        let stale = self.is_below(token, state.highest);
         let used = self.schema == Schema::Strict && token <= state.used;
         if self.schema != Schema::NoFence && (stale || used) {
             return Answer::Refused("stale".to_owned());
         }
-        state.highest = state.highest.max(token);
+        state.highest = token;
         state.used = token;
         Answer::Done(())
     }
@@ -56,10 +78,13 @@ impl Memory {
 impl Session for Memory {
     async fn seal(&mut self, holder: Holder<'_>) -> Result<Answer<()>, Error> {
         let mut state = self.state().await;
+        self.has_room(holder.token)?;
         match self.schema {
             Schema::NoFence | Schema::NoSeal => {}
             Schema::SealSinks => state.highest = holder.token,
-            _ if holder.token < state.highest => return Ok(Answer::Refused("stale".to_owned())),
+            _ if self.is_below(holder.token, state.highest) => {
+                return Ok(Answer::Refused("stale".to_owned()));
+            }
             _ => state.highest = holder.token,
         }
         Ok(Answer::Done(()))
@@ -80,6 +105,7 @@ impl Session for Memory {
         value: i64,
     ) -> Result<Answer<()>, Error> {
         let mut state = self.state().await;
+        self.has_room(holder.token)?;
         if number == 0 {
             match self.check(&mut state, holder.token) {
                 Answer::Done(()) => {}
@@ -90,22 +116,6 @@ impl Session for Memory {
             state.value = value;
         }
         Ok(Answer::Done(()))
-    }
-
-    async fn abandon(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn hold(&mut self, _: Holder<'_>, _: i64, _: bool) -> Result<bool, Error> {
-        Ok(false)
-    }
-
-    fn number(&self) -> Option<i32> {
-        None
-    }
-
-    async fn waits(&mut self, _: i32) -> Result<bool, Error> {
-        Ok(false)
     }
 }
 
@@ -119,6 +129,7 @@ fn lanes(schema: Schema) -> [Lane<Memory>; 2] {
             newer: one.clone(),
             third: one.clone(),
             watcher: one,
+            walk: Walk::new(format!("{resource}/widths"), 0),
         }
     })
 }
@@ -176,4 +187,48 @@ async fn it_stops_when_it_is_told_to() {
     stop.ask("interrupted", "by hand");
     let (count, outcome) = run(&mut lanes(Schema::Sound), Race::Paused, 400, &stop).await;
     assert_eq!((count.rounds, outcome), (0, Ok(())));
+}
+
+async fn across_widths(schema: Schema) -> Count {
+    let mut lanes = lanes(schema);
+    let rounds = lanes[0].walk.rounds();
+    let (count, outcome) = run(&mut lanes[..1], Race::Widths, rounds, &Stop::default()).await;
+    outcome.expect("what the store refuses is counted");
+    assert_eq!(count.rounds, rounds, "{schema:?}");
+    count
+}
+
+#[tokio::test]
+async fn tokens_of_every_width_are_crossed() {
+    let sound = across_widths(Schema::Sound).await;
+    assert_eq!((sound.wrong, sound.through, sound.denied), (0, 0, 0), "{sound:?}");
+    assert_eq!((sound.writes, sound.refused), (2 * sound.rounds, sound.rounds));
+    for (schema, crossing) in [
+        (Schema::Text, (9, 10)),
+        (Schema::Real, (1 << 24, (1 << 24) + 1)),
+        (Schema::Integer, ((1 << 31) - 1, 1 << 31)),
+        (Schema::NoFence, (9, 10)),
+    ] {
+        let count = across_widths(schema).await;
+        assert_eq!(count.crossing, Some(crossing), "{schema:?}: {count:?}");
+        assert!(count.through > 0, "{schema:?}: {count:?}");
+        assert_eq!(count.through == count.rounds, schema == Schema::NoFence, "{count:?}");
+        let refuses = schema == Schema::Text || schema == Schema::Integer;
+        assert_eq!(count.denied > 0, refuses, "{schema:?}: {count:?}");
+    }
+    let full = across_widths(Schema::Integer).await;
+    assert_eq!(full.refusal.as_deref(), Some("out of range"));
+}
+
+#[tokio::test]
+async fn a_control_runs_as_often_as_asked_until_it_has_lost_enough() {
+    let rounds_of = async |schema, rounds| {
+        let (count, outcome) =
+            control(&mut lanes(schema), Race::Paused, rounds, &Stop::default()).await;
+        outcome.expect("the store does not fail");
+        (count.rounds, count.through > 0)
+    };
+    assert_eq!(rounds_of(Schema::NoFence, 10_000).await, (10_000, true));
+    assert_eq!(rounds_of(Schema::NoFence, 25_000).await, (10_000, true));
+    assert_eq!(rounds_of(Schema::Sound, 25_000).await, (25_000, false));
 }

@@ -52,19 +52,22 @@ impl Server {
             .set_response_timeout(Some(ANSWER_TIMEOUT));
         // A port may accept and never answer.
         let connecting = self.0.get_multiplexed_async_connection_with_config(&config);
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
-        let silent = |_| {
-            Error::Unreachable(
-                "no connection to the Redis: it takes one and does not answer".to_owned(),
-            )
-        };
-        connected.map_err(silent)?.map_err(|error| match failure(&error) {
-            Error::Unreachable(why) => {
-                Error::Unreachable(format!("no connection to the Redis: {why}"))
-            }
-            other => other,
-        })
+        match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) if !error.is_timeout() => Err(unconnected(failure(&error))),
+            Ok(Err(_)) | Err(_) => Err(unconnected(Error::Unreachable(format!(
+                "it does not answer within {} s",
+                CONNECT_TIMEOUT.as_secs()
+            )))),
+        }
     }
+}
+
+/// A refusal is of the server itself, and says all.
+fn unconnected(error: Error) -> Error {
+    let Error::Unreachable(why) = error else { return error };
+    let hint = if why.contains("certificate") { "; name the authority with --ca-file" } else { "" };
+    Error::Unreachable(format!("no connection to the Redis: {why}{hint}"))
 }
 
 /// An error of Redis, or of the way to it.

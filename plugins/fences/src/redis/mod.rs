@@ -20,5 +20,4 @@ mod test;
 
 pub use connect::Server;
 pub use library::{INSTALL, Installed, Removed, Status, VERSION, install, remove, status};
-pub use schemas::Own;
-pub use test::{Wanted, test};
+pub use test::test;

@@ -5,25 +5,8 @@ use super::session::Script;
 use crate::error::Error;
 use crate::races::Race;
 use crate::report::Weight;
-
-/// The user's own commands. Parameters: `:resource`, `:token`, `:value`.
-#[derive(Debug, Clone, Default)]
-pub struct Own {
-    /// Makes the value of a resource, 0.
-    pub setup: Vec<String>,
-    /// Removes it again.
-    pub cleanup: Vec<String>,
-    /// Records a token. May be empty: then there is no seal.
-    pub seal: Vec<String>,
-    /// Answers the value.
-    pub read: Vec<String>,
-    /// Writes the value.
-    pub write: Vec<String>,
-    /// Each token may write once.
-    pub once: bool,
-    /// Codes of errors, or whole answers, that mean a refusal, beside those of the library.
-    pub refusals: Vec<String>,
-}
+use crate::tally::judged;
+use crate::wanted::Own;
 
 /// Commands, and what is raced through them.
 #[derive(Debug, Clone)]
@@ -93,37 +76,21 @@ fn built(name: &'static str, lines: [&str; 4], once: bool) -> Result<Schema, Err
     })
 }
 
-/// What is raced through commands with a fence.
-fn judged(once: bool) -> Vec<(Race, Weight)> {
-    Race::ALL
-        .into_iter()
-        .filter(|race| *race != if once { Race::Equal } else { Race::Once })
-        .map(|race| match race {
-            Race::ReadFirst => (race, Weight::Control),
-            _ => (race, Weight::Judged),
-        })
-        .collect()
-}
-
-impl Own {
-    pub(crate) fn schema(&self) -> Result<Schema, Error> {
-        let all = |lines: &[String]| -> Result<Vec<Command>, Error> {
-            lines.iter().map(|line| Command::new(line)).collect()
-        };
-        let has_seal = !self.seal.is_empty();
-        let needs_seal = |race: Race| matches!(race, Race::Seals | Race::ReadFirst);
-        let races = judged(self.once).into_iter();
-        Ok(Schema {
-            name: "own",
-            setup: all(&self.setup)?,
-            cleanup: all(&self.cleanup)?,
-            script: Script {
-                seal: all(&self.seal)?,
-                read: all(&self.read)?,
-                write: all(&self.write)?,
-                refusals: self.refusals.clone(),
-            },
-            races: races.filter(|(race, _)| has_seal || !needs_seal(*race)).collect(),
-        })
-    }
+/// The user's own.
+pub(crate) fn of_the_user(own: &Own) -> Result<Schema, Error> {
+    let all = |lines: &[String]| -> Result<Vec<Command>, Error> {
+        lines.iter().map(|line| Command::new(line)).collect()
+    };
+    Ok(Schema {
+        name: "own",
+        setup: all(&own.setup)?,
+        cleanup: all(&own.cleanup)?,
+        script: Script {
+            seal: all(&own.seal)?,
+            read: all(&own.read)?,
+            write: all(&own.write)?,
+            refusals: own.refusals.clone(),
+        },
+        races: own.races(),
+    })
 }

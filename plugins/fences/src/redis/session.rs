@@ -115,26 +115,6 @@ impl Session for Connection {
         let script = self.script.clone();
         let Some(command) = script.write.get(number) else { return Ok(Answer::Done(())) };
         let what = format!("write, command {}", number + 1);
-        Ok(match self.run(&what, command, holder, value, true).await? {
-            Answer::Done(_) => Answer::Done(()),
-            Answer::Refused(why) => Answer::Refused(why),
-            Answer::Again => Answer::Again,
-        })
-    }
-
-    async fn abandon(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn hold(&mut self, _: Holder<'_>, _: i64, _: bool) -> Result<bool, Error> {
-        Ok(false)
-    }
-
-    fn number(&self) -> Option<i32> {
-        None
-    }
-
-    async fn waits(&mut self, _: i32) -> Result<bool, Error> {
-        Ok(false)
+        Ok(self.run(&what, command, holder, value, true).await?.map(drop))
     }
 }

@@ -2,17 +2,18 @@
 
 use super::command::Command;
 use super::connect::{Server, failure, text};
-use super::schemas::{Own, Schema, of_the_library};
+use super::schemas::{Schema, of_the_library, of_the_user};
 use super::session::Connection;
 use super::{findings, library};
 use crate::error::Error;
-use crate::races::Race;
 use crate::races::advice::Words;
 use crate::races::lane::Lane;
 use crate::races::store::Holder;
+use crate::races::widths::Walk;
 use crate::report::{Finding, Report, Severity, Stopped};
 use crate::stop::Stop;
 use crate::tally::{self, Course, Tell};
+use crate::wanted::{Own, Wanted};
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Value, cmd};
 use std::sync::Arc;
@@ -30,34 +31,16 @@ const WORDS: Words = Words {
            a seal of your own has to refuse a lower token",
 };
 
-/// What to test, and how.
-#[derive(Debug, Clone)]
-pub struct Wanted {
-    /// Rounds of each race.
-    pub rounds: u64,
-    /// Resources that are raced side by side; each needs four connections.
-    pub lanes: usize,
-    /// The races; all if there are none.
-    pub races: Vec<Race>,
-    /// The calls of the library; all if there are none.
-    pub schemas: Vec<String>,
-    /// The user's commands, instead of the library's.
-    pub own: Option<Own>,
-    /// Names of resources, instead of the test's own.
-    pub resources: Vec<String>,
-    /// Whether those may be resources that somebody has.
-    pub overwrite: bool,
-    /// The lowest token that is used.
-    pub token_from: u64,
-}
-
 struct Test<'a> {
     server: &'a Server,
     wanted: &'a Wanted,
     admin: MultiplexedConnection,
     schemas: Vec<Schema>,
-    /// With the highest token that was used.
+    /// With the highest token that was used; those behind the lanes' are for tokens of every width,
+    /// one for each of the schemas.
     resources: Vec<(String, u64)>,
+    /// Of how many resources each has a lane.
+    raced: usize,
     /// Whether a setup has made anything.
     made: bool,
 }
@@ -102,28 +85,39 @@ pub async fn test(
     Ok(report.conclude())
 }
 
+/// The name of the resource for tokens of every width.
+fn width_of(run: &str, schema: &Schema) -> String {
+    format!("{run}/widths/{}", schema.name)
+}
+
 impl<'a> Test<'a> {
     async fn new(server: &'a Server, wanted: &'a Wanted) -> Result<Self, Error> {
         let schemas = match &wanted.own {
-            Some(own) => vec![own.schema()?],
+            Some(own) => vec![of_the_user(own)?],
             None => of_the_library()?,
         };
         let run = format!("leasehold-fence-test/{:08x}", fastrand::u32(..));
-        let names: Vec<String> = if wanted.resources.is_empty() {
-            (1..=wanted.lanes.max(1)).map(|lane| format!("{run}/{lane}")).collect()
-        } else {
-            wanted.resources.clone()
-        };
-        let before = wanted.token_from.saturating_sub(1);
-        let resources = names.into_iter().map(|name| (name, before)).collect();
-        Ok(Self { server, wanted, admin: server.connect().await?, schemas, resources, made: false })
+        let mut resources = wanted.raced(&run);
+        let raced = resources.len();
+        if wanted.resources.is_empty() {
+            // Never with resources that somebody has: no token would be left for them.
+            let walks = schemas.iter().map(|schema| width_of(&run, schema));
+            resources.extend(walks.map(|name| (name, wanted.token_before())));
+        }
+        let admin = server.connect().await?;
+        Ok(Self { server, wanted, admin, schemas, resources, raced, made: false })
+    }
+
+    /// The resource for tokens of every width. Each schema wears out one of its own.
+    fn walk(&self, schema: &Schema) -> Walk {
+        let own = width_of("", schema);
+        let mut behind = self.resources.iter().skip(self.raced);
+        let found = behind.find(|(name, _)| name.ends_with(&own));
+        found.map(|(name, token)| Walk::new(name.clone(), *token)).unwrap_or_default()
     }
 
     fn wanted_schemas(&self) -> impl Iterator<Item = &Schema> {
-        let named = &self.wanted.schemas;
-        let is_named =
-            |one: &&Schema| named.is_empty() || named.iter().any(|name| name == one.name);
-        self.schemas.iter().filter(is_named)
+        self.schemas.iter().filter(|schema| self.wanted.has_part(schema.name))
     }
 
     fn course<'c>(&'c self, schema: &'c Schema) -> Course<'c> {
@@ -136,6 +130,7 @@ impl<'a> Test<'a> {
             has_seal: !schema.script.seal.is_empty(),
             words: &WORDS,
             steps: schema.script.write.len(),
+            widths: self.walk(schema).rounds(),
         }
     }
 
@@ -187,7 +182,8 @@ impl<'a> Test<'a> {
         self.made = true;
         let script = Arc::new(schema.script.clone());
         let mut lanes = Vec::new();
-        for (resource, token) in &self.resources {
+        let mut walk = self.walk(schema);
+        for (resource, token) in self.resources.iter().take(self.raced) {
             let open = async || {
                 let connection = self.server.connect().await?;
                 Ok::<_, Error>(Connection { connection, script: script.clone() })
@@ -199,6 +195,7 @@ impl<'a> Test<'a> {
                 newer: open().await?,
                 third: open().await?,
                 watcher: open().await?,
+                walk: std::mem::take(&mut walk),
             });
         }
         let course = self.course(schema);

@@ -33,6 +33,7 @@ The races, in each of which what the current holder writes must stay:
   once              one token writes three times at once, where it may once
   paused-holder     a holder that was paused writes after a newer one sealed
   two-seals         two holders seal at once, the older once more, and the older writes
+  token-widths      tokens at which text, an integer or a real compares the wrong way
   paused-in-write   a holder is paused between two statements of its write
   on-the-wire       a stale write was sent already when the newer holder seals
   updates           three holders at once seal, read and write one more
@@ -40,7 +41,11 @@ The races, in each of which what the current holder writes must stay:
 The parts: guard, passes, trigger, strict and conditional as the guide of the PostgreSQL kit has
 them, one-transaction for seal, read, guard and write in a single one; set, hset, call and once in
 Redis; and none, which has no fence and is a control as well. What gets through a control is no hole:
-it shows that the races are sharp enough to find one, and without any nothing is shown.
+it shows that the races are sharp enough to find one, and without any nothing is shown. A control
+runs as many rounds as the others; past 10,000 it ends as soon as it has lost a hundred writes.
+token-widths takes a resource of its own through 9 and 10, 99 and 100 and so on to sixteen digits,
+and past 2^15, 2^16, 2^24, 2^31 and 2^32. It runs for statements of yours and in Redis, and never
+with --resource, as no token is left above afterwards.
 REFUSED counts the writes that were refused, which stale ones have to be; RETRIED the transactions
 that the database wanted once more; GOT THROUGH stale writes that were accepted, and accepted ones
 that are gone; HOLDER REFUSED the writes of a current holder that were refused, which is a fault.

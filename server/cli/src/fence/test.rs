@@ -9,8 +9,9 @@ use crate::service::{json, wanted};
 use crate::table::Table;
 use crate::{complain, exit};
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use leasehold_fences::postgres::Isolation;
-use leasehold_fences::{Race, Report, Row, Stop, Verdict, Weight, postgres, redis};
+use leasehold_fences::{Own, Race, Report, Row, Stop, Verdict, Wanted, Weight, postgres, redis};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,11 +21,10 @@ pub(super) async fn run(store: &Store, given: &ArgMatches) -> Result<ExitCode, F
     stop_on_signals(&stop)?;
     stop_in_time(&stop, given);
     let tell = |row: &Row| complain(&progress(row));
+    let wish = wish(store, given)?;
     let report = match store {
-        Store::Postgres(database) => {
-            postgres::test(database, &for_postgres(given), &stop, &tell).await?
-        }
-        Store::Redis(server) => redis::test(server, &for_redis(given)?, &stop, &tell).await?,
+        Store::Postgres(database) => postgres::test(database, &wish, &stop, &tell).await?,
+        Store::Redis(server) => redis::test(server, &wish, &stop, &tell).await?,
     };
     match wanted(given) {
         Output::Json => output::line(&json(&report)?)?,
@@ -71,8 +71,15 @@ fn stop_in_time(stop: &Stop, given: &ArgMatches) {
     });
 }
 
-fn for_postgres(given: &ArgMatches) -> postgres::Wanted {
-    let own = text(given, "write").is_some().then(|| postgres::Own {
+/// # Errors
+/// What only PostgreSQL has cannot be asked of a Redis.
+fn wish(store: &Store, given: &ArgMatches) -> Result<Wanted, Failure> {
+    let isolated = given.value_source("isolation") == Some(ValueSource::CommandLine);
+    let of_postgres = given.get_flag("autocommit") || isolated;
+    if of_postgres && matches!(store, Store::Redis(_)) {
+        return Err(Failure::Usage("--autocommit and --isolation are for PostgreSQL".to_owned()));
+    }
+    let own = text(given, "write").is_some().then(|| Own {
         setup: all(given, "setup"),
         cleanup: all(given, "cleanup"),
         seal: all(given, "seal"),
@@ -82,38 +89,12 @@ fn for_postgres(given: &ArgMatches) -> postgres::Wanted {
         once: given.get_flag("once"),
         refusals: all(given, "refusal"),
     });
-    postgres::Wanted {
+    Ok(Wanted {
         rounds: number(given, "rounds"),
         lanes: usize::try_from(number(given, "lanes")).unwrap_or(1),
         races: races(given),
-        schemas: all(given, "only"),
+        parts: all(given, "only"),
         isolations: isolations(&all(given, "isolation")),
-        own,
-        resources: all(given, "resource"),
-        overwrite: given.get_flag("overwrite"),
-        token_from: number(given, "token-from"),
-    }
-}
-
-fn for_redis(given: &ArgMatches) -> Result<redis::Wanted, Failure> {
-    let isolated = given.value_source("isolation") == Some(clap::parser::ValueSource::CommandLine);
-    if given.get_flag("autocommit") || isolated {
-        return Err(Failure::Usage("--autocommit and --isolation are for PostgreSQL".to_owned()));
-    }
-    let own = text(given, "write").is_some().then(|| redis::Own {
-        setup: all(given, "setup"),
-        cleanup: all(given, "cleanup"),
-        seal: all(given, "seal"),
-        read: all(given, "read"),
-        write: all(given, "write"),
-        once: given.get_flag("once"),
-        refusals: all(given, "refusal"),
-    });
-    Ok(redis::Wanted {
-        rounds: number(given, "rounds"),
-        lanes: usize::try_from(number(given, "lanes")).unwrap_or(1),
-        races: races(given),
-        schemas: all(given, "only"),
         own,
         resources: all(given, "resource"),
         overwrite: given.get_flag("overwrite"),
@@ -199,7 +180,11 @@ fn table(rows: &[Row]) -> Table {
 
 /// How the figures of a row are to be read.
 fn remark(row: &Row) -> &'static str {
-    let bad = row.got_through > 0 || row.denied > 0;
+    let bad = match row.weight {
+        Weight::Judged => row.got_through > 0 || row.denied > 0,
+        // That somebody is refused is no loss.
+        Weight::Control => row.got_through > 0,
+    };
     match (row.weight, bad) {
         (Weight::Judged, false) => "held",
         (Weight::Judged, true) => "NOT HELD",
@@ -227,5 +212,30 @@ fn unproven(rows: &[Row]) -> &'static str {
              give --seal, or leave out --only and --race"
         }
         _ => "not shown: nothing was lost even where something has to be",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_that_only_refuses_somebody_has_lost_nothing() {
+        let row = |weight, got_through, denied| Row {
+            schema: "own".to_owned(),
+            isolation: None,
+            race: "updates",
+            weight,
+            rounds: 9,
+            writes: 9,
+            refused: 0,
+            retries: 0,
+            got_through,
+            denied,
+        };
+        assert_eq!(remark(&row(Weight::Control, 0, 3)), "too tame to lose");
+        assert_eq!(remark(&row(Weight::Control, 1, 0)), "loses, as it has to");
+        assert_eq!(remark(&row(Weight::Judged, 0, 3)), "NOT HELD");
+        assert_eq!(remark(&row(Weight::Judged, 0, 0)), "held");
     }
 }

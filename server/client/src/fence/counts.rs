@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     waiting: AtomicUsize,
+    recording: AtomicUsize,
     passes: AtomicU64,
     seals: AtomicU64,
     stale: AtomicU64,
@@ -22,22 +23,47 @@ pub(super) struct Counts {
     floor: AtomicU64,
 }
 
+/// What a call waits for; each is counted, and bounded, by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// Older writes in flight, for as long as their storage takes.
+    Older,
+    /// The disk, for as long as a sync takes.
+    Record,
+}
+
 /// Leave to wait.
 #[derive(Debug)]
-pub(super) struct Permit(Arc<Counts>);
+pub(super) struct Permit {
+    queue: Queue,
+    counts: Arc<Counts>,
+}
+
+impl Permit {
+    pub(super) fn queue(&self) -> Queue {
+        self.queue
+    }
+}
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Relaxed);
+        self.counts.queue(self.queue).fetch_sub(1, Relaxed);
     }
 }
 
 impl Counts {
-    /// Leave to wait, unless `max` calls do already.
-    pub(super) fn permit(counts: &Arc<Self>, max: usize) -> Option<Permit> {
+    /// Leave to wait in a queue, unless `max` calls do already.
+    pub(super) fn permit(counts: &Arc<Self>, queue: Queue, max: usize) -> Option<Permit> {
         let more = |waiting: usize| (waiting < max).then_some(waiting + 1);
-        counts.waiting.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(Permit(Arc::clone(counts)))
+        counts.queue(queue).fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(Permit { queue, counts: Arc::clone(counts) })
+    }
+
+    fn queue(&self, queue: Queue) -> &AtomicUsize {
+        match queue {
+            Queue::Older => &self.waiting,
+            Queue::Record => &self.recording,
+        }
     }
 
     pub(super) fn passed(&self) {
@@ -78,6 +104,7 @@ impl Counts {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         Stats {
             waiting: self.waiting.load(Relaxed) as u64,
+            recording: self.recording.load(Relaxed) as u64,
             passes: read(&self.passes),
             seals: read(&self.seals),
             stale: read(&self.stale),

@@ -67,6 +67,7 @@ impl<S: Store> Engine<S> {
             in_flight,
             resources_busy,
             waiting_max: options.waiting_max as u64,
+            recording_max: options.recording_max as u64,
             resources_max: options.resources_max,
             ..self.lanes.counts().stats()
         }

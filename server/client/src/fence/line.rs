@@ -16,7 +16,7 @@
 //!   for it still waits.
 //! - A resource without a call, a pass or a change on its way has no lane.
 
-use super::counts::{Counts, Permit};
+use super::counts::{Counts, Permit, Queue};
 use super::options::Options;
 use super::refused::{Refused, StorageFault};
 use super::row::{Change, No, Row};
@@ -231,11 +231,14 @@ impl Seat {
         let lane = state.lanes.entry(Arc::clone(&self.resource)).or_default();
         match lane.step(call, hold).map_err(|no| no.refused(&self.resource, call.token))? {
             Step::Wait(wait) => {
-                self.permit(call)?;
+                let record = wait == Wait::Storage;
+                self.permit(call, if record { Queue::Record } else { Queue::Older })?;
                 Ok(Next::Wait(wait))
             }
             Step::Ask(change) => {
-                self.permit(call)?;
+                // What will have to wait for older writes is not recorded before it may.
+                let older = !change.clear;
+                self.permit(call, if older { Queue::Older } else { Queue::Record })?;
                 lane.asked.push(change.token);
                 lane.seats += 1;
                 let (answer, told) = oneshot::channel();
@@ -252,13 +255,17 @@ impl Seat {
         }
     }
 
-    fn permit(&self, call: &mut Call) -> Result<(), Refused> {
-        if call.permit.is_none() {
-            let waiting_max = self.lanes.options.waiting_max;
-            let permit = Counts::permit(&self.lanes.counts, waiting_max);
-            call.permit =
-                Some(permit.ok_or(Refused::Full { waiting_max, retry_after: ASK_AGAIN })?);
+    /// A place in a queue, in exchange for the one in another.
+    fn permit(&self, call: &mut Call, queue: Queue) -> Result<(), Refused> {
+        if call.permit.as_ref().is_some_and(|permit| permit.queue() == queue) {
+            return Ok(());
         }
+        let waiting_max = match queue {
+            Queue::Older => self.lanes.options.waiting_max,
+            Queue::Record => self.lanes.options.recording_max,
+        };
+        let permit = Counts::permit(&self.lanes.counts, queue, waiting_max);
+        call.permit = Some(permit.ok_or(Refused::Full { waiting_max, retry_after: ASK_AGAIN })?);
         Ok(())
     }
 

@@ -16,8 +16,10 @@ use std::time::Duration;
 pub struct Options {
     /// The longest wait for older writes in flight. Default 30 s.
     pub wait_max: Duration,
-    /// The most calls that may wait at one time, for older writes or for the disk. Default 16,384.
+    /// The most calls that may wait for older writes at one time. Default 16,384.
     pub waiting_max: usize,
+    /// The most calls that may wait for the disk at one time. Default 16,384.
+    pub recording_max: usize,
     /// The most resources whose T_max is kept apart. Beyond, those with the lowest tokens share
     /// one floor. Default 1,000,000.
     pub resources_max: u64,
@@ -25,7 +27,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { wait_max: Duration::from_secs(30), waiting_max: 16_384, resources_max: 1_000_000 }
+        Self {
+            wait_max: Duration::from_secs(30),
+            waiting_max: 16_384,
+            recording_max: 16_384,
+            resources_max: 1_000_000,
+        }
     }
 }
 
@@ -43,10 +50,19 @@ impl Options {
         self
     }
 
-    /// Sets how many calls may wait at one time. With 0 only writes with a known token pass.
+    /// Sets how many calls may wait for older writes at one time. With 0 a newer token passes only
+    /// where no older write is in flight.
     #[must_use]
     pub const fn waiting_max(mut self, waiting_max: usize) -> Self {
         self.waiting_max = waiting_max;
+        self
+    }
+
+    /// Sets how many calls may wait for the disk at one time. With 0 only writes with a known token
+    /// pass.
+    #[must_use]
+    pub const fn recording_max(mut self, recording_max: usize) -> Self {
+        self.recording_max = recording_max;
         self
     }
 
@@ -66,10 +82,14 @@ pub struct Stats {
     pub in_flight: u64,
     /// Resources with a pass or a call; every other resource takes no memory beside its T_max.
     pub resources_busy: u64,
-    /// Calls that wait at this moment.
+    /// Calls that wait for older writes at this moment.
     pub waiting: u64,
     /// The bound of it.
     pub waiting_max: u64,
+    /// Calls that wait for the disk at this moment.
+    pub recording: u64,
+    /// The bound of it.
+    pub recording_max: u64,
     /// Resources whose T_max is kept apart.
     pub resources: u64,
     /// The bound of it.

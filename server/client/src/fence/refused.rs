@@ -43,9 +43,10 @@ pub enum Refused {
         /// When to ask again.
         retry_after: Duration,
     },
-    /// More calls wait than [`Options::waiting_max`](super::Options::waiting_max) permits.
+    /// More calls wait than [`Options::waiting_max`](super::Options::waiting_max) or
+    /// [`Options::recording_max`](super::Options::recording_max) permits.
     Full {
-        /// The bound.
+        /// The bound that is reached.
         waiting_max: usize,
         /// When to ask again.
         retry_after: Duration,

@@ -1,6 +1,7 @@
 //! A read and a write of one row, as a holder makes them, beside the same with a guard: as a
-//! condition of the write, as a statement of its own, and on a table in trigger mode. And the write
-//! alone, all in one flight, of which a guard is the largest part that it can be of anything.
+//! condition of the write, as a statement of its own that goes with `BEGIN` or is waited for, and on
+//! a table in trigger mode. And the write alone, all in one flight, of which a guard is the largest
+//! part that it can be of anything.
 
 use anyhow::Context as _;
 use leasehold_harness::postgres::Postgres;
@@ -25,6 +26,8 @@ pub(super) enum Way {
     Plain,
     Passes,
     Guard,
+    /// A guard that costs a round trip of its own.
+    Waited,
     Trigger,
 }
 
@@ -35,6 +38,7 @@ impl Way {
             Self::Plain => "plain",
             Self::Passes => "passed",
             Self::Guard => "guarded",
+            Self::Waited => "waited",
             Self::Trigger => "protected",
         }
     }
@@ -77,6 +81,7 @@ impl Store for Transactions {
         ("plain", Way::Plain),
         ("passes", Way::Passes),
         ("guard", Way::Guard),
+        ("guard-waited", Way::Waited),
         ("trigger", Way::Trigger),
     ];
 
@@ -84,7 +89,7 @@ impl Store for Transactions {
         let client = self.connect().await?;
         let fence = match way {
             Way::Plain | Way::Passes => None,
-            Way::Guard => Some("SELECT leasehold.guard($1, $2)"),
+            Way::Guard | Way::Waited => Some("SELECT leasehold.guard($1, $2)"),
             Way::Trigger => Some(
                 "SELECT set_config('leasehold.resource', $1, true),
                         set_config('leasehold.token', $2::bigint::text, true)",
@@ -104,14 +109,18 @@ impl Store for Transactions {
         let update = format!("UPDATE {table} SET amount = $4 WHERE id = $1 AND {condition}");
         let update = client.prepare(&update).await?;
         let resource = format!("invoice/{table}/{connection}");
-        Ok(Transaction { client, fence, read, update, resource, id: connection as i32 })
+        let waits = way == Way::Waited;
+        Ok(Transaction { client, fence, waits, read, update, resource, id: connection as i32 })
     }
 }
 
-/// Statement after statement, as most applications do, but for a guard, which goes with `BEGIN`.
+/// Statement after statement, as most applications do, but for a guard, which goes with `BEGIN` unless
+/// it is waited for.
 pub(super) struct Transaction {
     client: Client,
     fence: Option<Statement>,
+    /// Whether `BEGIN` is answered before the fence is asked.
+    waits: bool,
     read: Statement,
     update: Statement,
     resource: String,
@@ -121,13 +130,14 @@ pub(super) struct Transaction {
 impl Transaction {
     async fn begin(&self) -> anyhow::Result<()> {
         let begin = self.client.batch_execute("BEGIN");
-        match &self.fence {
-            Some(fence) => {
-                let parameters: [&(dyn ToSql + Sync); 2] = [&self.resource, &TOKEN];
-                let guard = self.client.query(fence, &parameters);
-                tokio::try_join!(biased; begin, guard)?;
-            }
-            None => begin.await?,
+        let Some(fence) = &self.fence else { return Ok(begin.await?) };
+        let parameters: [&(dyn ToSql + Sync); 2] = [&self.resource, &TOKEN];
+        let guard = self.client.query(fence, &parameters);
+        if self.waits {
+            begin.await?;
+            guard.await?;
+        } else {
+            tokio::try_join!(biased; begin, guard)?;
         }
         Ok(())
     }

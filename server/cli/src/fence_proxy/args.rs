@@ -1,25 +1,15 @@
-//! `leasehold fence-proxy`: a reverse proxy that refuses stale writes, before any HTTP storage.
-//!
-//! Unlike the other commands it serves, so it has a runtime with a thread for each core.
+//! The command line of the proxy, and what it says in the terms of the proxy.
 
-use crate::duration::duration;
+use crate::duration::{duration, human};
 use crate::failure::Failure;
-use crate::service::{self, ATTEMPT_MAX, Service};
-use crate::{complain, exit};
+use crate::fence_proxy::NAME;
+use crate::service;
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use leasehold_fence_proxy::{
-    Home, Limits, Pattern, Proxy, Rules, Settings, StartError, Stopped, Target,
-};
-use std::io::Write as _;
+use leasehold_fence_proxy::{Limits, MakesOnly, Pattern, Rules, Settings, Target};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
-
-/// The name of the command.
-pub const NAME: &str = "fence-proxy";
 
 const AFTER: &str = "\
 Every write names the grant that it is made under:
@@ -34,17 +24,24 @@ first request of a new holder.
 are texts, * or {name} for any one, and ** at the end for all the rest; RESOURCE may use the names:
   --protect '/invoices/{id}=invoice/{id}'
 The first pattern that matches a path counts, and otherwise the nearest one above it; a path that
-belongs to none is passed on as it is.
+belongs to none is passed on as it is. A write on a path below which others have theirs is refused;
+--makes-only METHOD PATTERN says which of them only make something new:
+  --makes-only 'POST /invoices'
 
 One proxy stands before one upstream: it holds the lock fence-proxy/UPSTREAM, and a second one ends
 with 75. After an unclean stop newer tokens wait the longer of --upstream-settle and
 --upstream-timeout. The data directory holds the highest tokens and is never to be deleted.
 
+Settings are taken from defaults, then --config FILE (TOML, one `key = value` a line; a key is a
+flag with _ for -, times are texts such as 30s in quotes, several values a list), then the environment
+(LEASEHOLD_FENCE_PROXY_ and the key in upper case, several values with ; between them), then flags.
+
 LEASEHOLD_LOG chooses what is logged; `info,leasehold_fence_proxy::refused=info` tells of every
 refused request with its trace_id.
 
-Exit codes: 0 stopped in order, 64 wrong use, 69 no server could serve, 70 could not start, 75
-another proxy stands before this upstream.";
+Exit codes: 0 stopped in order, 1 refused by the service, 64 wrong use or settings, 69 no server
+could serve, 70 could not start, 75 another proxy stands before this upstream, 79 stopped while
+writes were in flight: --drain was over.";
 
 /// A bound that can be set: its flag, its help, and where it goes.
 struct Bound<T: 'static> {
@@ -114,7 +111,7 @@ const TIMES: &[Bound<Duration>] = &[
 const COUNTS: &[Bound<usize>] = &[
     Bound {
         flag: "waiting-max",
-        help: "How many newer writes wait at a time",
+        help: "How many newer writes wait for older ones at a time",
         of: |limits| &mut limits.waiting_max,
     },
     Bound {
@@ -134,6 +131,7 @@ const COUNTS: &[Bound<usize>] = &[
     },
 ];
 
+/// The command.
 pub(crate) fn command() -> Command {
     let text =
         |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
@@ -141,17 +139,19 @@ pub(crate) fn command() -> Command {
         .about("Stand before an HTTP storage and refuse stale writes")
         .after_help(AFTER)
         .args([
-            text("upstream", "URL").required(true).help("The storage: http://HOST:PORT or https://HOST"),
+            text("config", "FILE").value_parser(value_parser!(PathBuf)).help("Read settings from this TOML file"),
+            text("upstream", "URL").help("The storage: http://HOST:PORT or https://HOST"),
             text("listen", "ADDR").value_parser(value_parser!(SocketAddr)).default_value("127.0.0.1:7080").help("Where clients come in"),
             text("data-dir", "DIR").value_parser(value_parser!(PathBuf)).default_value("./leasehold-fence").help("Where the highest tokens are kept"),
             text("protect", "PATTERN[=RESOURCE]").action(ArgAction::Append).help("What is protected, and by which resource; may be given several times [default: /**]"),
+            text("makes-only", "METHOD PATTERN").action(ArgAction::Append).help("Writes that make something new and change nothing that is there, beside MKCOL; may be given several times"),
             text("read-methods", "LIST").help("Methods that change nothing; all others are writes [default: GET,HEAD,OPTIONS,TRACE,PROPFIND]"),
             text("strict", "").action(ArgAction::SetTrue).help("Let each token pass only once"),
             text("check-tokens", "on|off").value_parser(["on", "off"]).default_value("on").hide_possible_values(true).help("Ask the service about a token higher than any seen, so that nobody can invent one"),
             text("upstream-name", "NAME").value_parser(NonEmptyStringValueParser::new()).help("What the upstream is called in the proxy's lock, where several URLs lead to it [default: its URL]"),
             text("upstream-ca", "FILE").value_parser(value_parser!(PathBuf)).help("Who may have signed the upstream's certificate, in PEM [default: whom the machine trusts]"),
             text("ops-listen", "ADDR").value_parser(value_parser!(SocketAddr)).help("Where /livez, /readyz and /metrics are [default: nowhere]"),
-            text("log", "text|json").value_parser(["text", "json"]).default_value("text").hide_possible_values(true).help("The format of the log lines"),
+            text("log-format", "text|json").value_parser(["text", "json"]).default_value("text").hide_possible_values(true).help("How log lines are written to standard error"),
             text("resources-max", "N").value_parser(value_parser!(u64).range(1..)).help("How many resources have a highest token of their own [default: 1000000]"),
         ])
         .args(TIMES.iter().map(time))
@@ -161,7 +161,7 @@ pub(crate) fn command() -> Command {
 
 fn time(bound: &Bound<Duration>) -> Arg {
     let default = (bound.of)(&mut Limits::default()).as_millis();
-    let default = crate::duration::human(u64::try_from(default).unwrap_or(u64::MAX));
+    let default = human(u64::try_from(default).unwrap_or(u64::MAX));
     let help = format!("{} [default: {default}]", bound.help);
     Arg::new(bound.flag)
         .long(bound.flag)
@@ -182,88 +182,13 @@ fn count(bound: &Bound<usize>) -> Arg {
         .help(help)
 }
 
-/// Whether log lines are wanted as JSON.
-#[must_use]
-pub fn json_log(given: &ArgMatches) -> bool {
-    given.get_one::<String>("log").is_some_and(|format| format == "json")
-}
-
-/// Serves until a signal ends it.
-pub(crate) fn main(given: &ArgMatches) -> ExitCode {
-    match run(given) {
-        Ok(code) => code,
-        Err(failure) => {
-            crate::complain_of(&failure, service::wanted(given));
-            ExitCode::from(match failure {
-                Failure::Local(_) => exit::FAILED,
-                failure => failure.exit_code(),
-            })
-        }
-    }
-}
-
-fn run(given: &ArgMatches) -> Result<ExitCode, Failure> {
-    let settings = settings(given)?;
-    let dir = given.get_one::<PathBuf>("data-dir").cloned().unwrap_or_default();
-    let home = Home::open(&dir, &service::own_label());
-    let home = home.map_err(|error| Failure::Local(error.to_string()))?;
-    let client = Service::new(given, Some(home.client_id().to_owned()), ATTEMPT_MAX)?.client;
-    raise_descriptor_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Local(error.to_string()))?;
-    runtime.block_on(async {
-        let proxy = match Proxy::start(settings, home, client).await {
-            Ok(proxy) => proxy,
-            Err(error) => return not_started(error),
-        };
-        say(given, &proxy, &dir);
-        stop_signal().await;
-        match proxy.stop().await {
-            Stopped::Clean => {}
-            Stopped::Settling => complain(
-                "stopped before the writes from before its start had settled: the next start waits \
-                 for them",
-            ),
-            Stopped::Unclean => {
-                complain("stopped while writes were in flight: the next start waits for them");
-            }
-        }
-        Ok(ExitCode::SUCCESS)
-    })
-}
-
-fn not_started(error: StartError) -> Result<ExitCode, Failure> {
-    match error {
-        StartError::Held { .. } => {
-            complain(&format!("held: {error}"));
-            Ok(ExitCode::from(exit::NOT_GOT))
-        }
-        StartError::Service(error) => Err((*error).into()),
-        StartError::Setting(detail) => Err(Failure::Usage(detail)),
-        error @ StartError::OtherUpstream { .. } => Err(Failure::Usage(error.to_string())),
-        other => Err(Failure::Local(other.to_string())),
-    }
-}
-
-/// A closed standard output is no reason to stop serving.
-fn say(given: &ArgMatches, proxy: &Proxy, dir: &std::path::Path) {
-    let mut lines = vec![format!(
-        "leasehold fence-proxy {} listening on http://{}",
-        env!("CARGO_PKG_VERSION"),
-        proxy.address()
-    )];
-    let upstream = given.get_one::<String>("upstream").cloned().unwrap_or_default();
-    lines.push(format!("passes on to {upstream}"));
-    lines.extend(
-        proxy.ops_address().map(|address| format!("health and metrics on http://{address}")),
-    );
-    lines.push(format!("highest tokens in {}", dir.display()));
-    let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
-}
-
-fn settings(given: &ArgMatches) -> Result<Settings, Failure> {
+/// What was given, checked.
+pub(super) fn settings(given: &ArgMatches) -> Result<Settings, Failure> {
     let text = |name: &str| given.get_one::<String>(name).map(String::as_str);
-    let upstream = Target::parse(text("upstream").unwrap_or_default());
+    let upstream = text("upstream").ok_or_else(|| {
+        Failure::Usage("--upstream: where the storage is has to be said".to_owned())
+    })?;
+    let upstream = Target::parse(upstream);
     let address = |name: &str| given.get_one::<SocketAddr>(name).copied();
     Ok(Settings {
         upstream: upstream.map_err(|why| Failure::Usage(format!("--upstream: {why}")))?,
@@ -283,6 +208,12 @@ fn rules(given: &ArgMatches) -> Result<Rules, Failure> {
     if let Some(methods) = given.get_one::<String>("read-methods") {
         rules.read_methods = Rules::methods(methods)
             .map_err(|why| Failure::Usage(format!("--read-methods: {why}")))?;
+    }
+    if let Some(makes_only) = given.get_many::<String>("makes-only") {
+        rules.makes_only = makes_only
+            .map(|text| MakesOnly::parse(text))
+            .collect::<Result<_, _>>()
+            .map_err(|why| Failure::Usage(format!("--makes-only: {why}")))?;
     }
     if let Some(patterns) = given.get_many::<String>("protect") {
         rules.protect = patterns
@@ -312,24 +243,51 @@ fn limits(given: &ArgMatches) -> Result<Limits, Failure> {
     Ok(limits)
 }
 
-/// Every client takes two descriptors, its own and one to the upstream, and systems start
-/// processes with few of them.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where it is not allowed, clients beyond the limit wait to be accepted.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Returns at SIGTERM or SIGINT.
-async fn stop_signal() {
-    let (term, int) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    let (Ok(mut term), Ok(mut int)) = (term, int) else {
-        // Without handlers the signals end the process by themselves.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+    fn given(args: &[&str]) -> Result<ArgMatches, String> {
+        let upstream = ["fence-proxy", "--upstream", "http://127.0.0.1:1"];
+        let parsed = command().try_get_matches_from(upstream.iter().chain(args));
+        parsed.map_err(|error| error.to_string())
+    }
+
+    fn refused(args: &[&str]) -> String {
+        match settings(&given(args).expect("flags that exist")) {
+            Err(Failure::Usage(detail)) => detail,
+            other => panic!("{args:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_upstream_has_a_name_that_is_not_empty() {
+        let error = given(&["--upstream-name", ""]).expect_err("refused");
+        assert!(error.contains("--upstream-name"), "{error}");
+        let named = given(&["--upstream-name", "store"]).expect("a name");
+        assert_eq!(settings(&named).expect("settings").upstream_name.as_deref(), Some("store"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_flag() {
+        for (args, flag) in [
+            (["--protect", "a"], "--protect: "),
+            (["--makes-only", "POST"], "--makes-only: "),
+            (["--read-methods", "GET,,"], "--read-methods: "),
+            (["--wait-max", "0s"], "--wait-max: "),
+        ] {
+            assert!(refused(&args).starts_with(flag), "{args:?}: {}", refused(&args));
+        }
+        let none = command().try_get_matches_from(["fence-proxy"]).expect("no flag at all");
+        assert!(
+            matches!(settings(&none), Err(Failure::Usage(detail)) if detail.starts_with("--upstream: "))
+        );
+    }
+
+    #[test]
+    fn the_format_of_the_log_has_the_name_that_it_has_for_a_node() {
+        assert!(given(&["--log", "json"]).is_err());
+        let json = given(&["--log-format", "json"]).expect("a format");
+        assert!(crate::fence_proxy::json_log(&json));
     }
 }

@@ -1,0 +1,194 @@
+//! Rights and things of others around the kit: what the commands say of them, and never run.
+
+use leasehold_harness::Value;
+use leasehold_harness::postgres::Postgres;
+
+use super::{codes, refused, sql, told, with_kit};
+
+/// Status finds this hole, and the statement that it advises for it closes it.
+#[track_caller]
+fn is_closed_by_the_advice(server: &Postgres, code: &str) {
+    let (status, exit) = told(&["status", "--postgres", &server.url()]);
+    let findings = status["findings"].as_array().cloned().unwrap_or_default();
+    let holes: Vec<&Value> = findings.iter().filter(|finding| finding["code"] == code).collect();
+    assert!(!holes.is_empty() && exit == Some(1), "{code}: {status}");
+    for hole in holes {
+        assert_eq!(hole["severity"], "hole", "{status}");
+        sql(server, hole["advice"].as_str().expect("a statement"));
+    }
+    let (status, exit) = told(&["status", "--postgres", &server.url()]);
+    assert!(!codes(&status).contains(&code) && exit == Some(0), "{code}: {status}");
+}
+
+#[test]
+fn rights_that_go_round_the_calls_are_holes_and_the_advice_is_sql() {
+    let server = with_kit();
+    sql(&server, "CREATE ROLE \"the app\" LOGIN");
+    for (right, code) in [
+        ("UPDATE ON leasehold.fence", "fence_writable"),
+        ("TRIGGER ON leasehold.fence", "fence_writable"),
+        ("REFERENCES ON leasehold.fence", "fence_writable"),
+        ("TRUNCATE ON leasehold.kit", "fence_writable"),
+        ("UPDATE (token) ON leasehold.fence", "fence_writable"),
+        ("INSERT (version) ON leasehold.kit", "fence_writable"),
+        ("CREATE ON SCHEMA leasehold", "schema_open"),
+    ] {
+        for role in ["\"the app\"", "PUBLIC"] {
+            sql(&server, &format!("GRANT {right} TO {role}"));
+            is_closed_by_the_advice(&server, code);
+        }
+    }
+    sql(&server, "GRANT SELECT ON leasehold.fence TO \"the app\"");
+    let (status, code) = told(&["status", "--postgres", &server.url()]);
+    assert_eq!(code, Some(0), "to read it is no hole: {status}");
+}
+
+#[test]
+fn what_others_have_in_the_schema_or_hung_on_its_tables_is_a_hole() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, "CREATE ROLE app LOGIN");
+    sql(
+        &server,
+        "CREATE FUNCTION leasehold.guard(text, integer) RETURNS bigint LANGUAGE sql
+            AS 'SELECT 1::bigint'; ALTER FUNCTION leasehold.guard(text, integer) OWNER TO app",
+    );
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert_eq!(code, Some(1), "{status}");
+    assert!(codes(&status).contains(&"schema_foreign"), "{status}");
+    assert!(status["findings"].to_string().contains("leasehold.guard(text,integer)"), "{status}");
+    let (_, detail, _) = refused(&["install", "--postgres", &url]);
+    assert!(detail.contains("belongs to app") && !detail.contains("CREATE on the"), "{detail}");
+    sql(&server, "DROP FUNCTION leasehold.guard(text, integer)");
+
+    sql(
+        &server,
+        "CREATE FUNCTION public.spy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+        ALTER FUNCTION public.spy() OWNER TO app;
+        CREATE TRIGGER \"Spy\" BEFORE UPDATE ON leasehold.fence FOR EACH ROW EXECUTE FUNCTION public.spy()",
+    );
+    is_closed_by_the_advice(&server, "fence_trigger");
+}
+
+#[test]
+fn a_child_that_a_table_was_given_later_is_a_hole_and_is_not_written_through_it() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, "CREATE TABLE bill (id int, resource text)");
+    sql(&server, "SELECT leasehold.protect('bill', 'resource')");
+    sql(&server, "CREATE TABLE \"Old bill\" () INHERITS (bill)");
+    sql(&server, "INSERT INTO \"Old bill\" VALUES (3, 'b')");
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert_eq!(code, Some(1), "{status}");
+    assert!(codes(&status).contains(&"trigger_inherited"), "{status}");
+    let count = "SELECT count(*) FROM bill WHERE id = 3";
+    for deed in ["UPDATE bill SET id = 4 WHERE id = 3", "DELETE FROM bill WHERE id = 3"] {
+        let block = format!(
+            "DO $$ BEGIN
+                PERFORM set_config('leasehold.resource', 'a', true), set_config('leasehold.token', '10', true);
+                {deed};
+                RAISE 'it was let through';
+            EXCEPTION WHEN wrong_object_type THEN NULL; END $$"
+        );
+        sql(&server, &block);
+        assert_eq!(sql(&server, count), ["1"], "{deed}");
+    }
+    sql(&server, "ALTER TABLE \"Old bill\" NO INHERIT bill");
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert_eq!(code, Some(0), "{status}");
+}
+
+/// Better matches than the functions and operators of the system, in the schema of everybody's path.
+#[test]
+fn no_command_runs_what_others_put_into_the_path() {
+    let server = Postgres::start();
+    let url = server.url();
+    sql(&server, "CREATE ROLE app LOGIN; GRANT CREATE ON SCHEMA public TO app");
+    for (name, arguments, result) in [
+        ("format", "text, name", "text"),
+        ("format", "text, text, text, text", "text"),
+        ("format", "text, regprocedure", "text"),
+        ("convert_from", "bytea, text", "text"),
+        ("array_to_string", "regclass[], text", "text"),
+        ("unnest", "regclass[]", "SETOF regclass"),
+        ("trap", "oid, regclass", "boolean"),
+        ("trap", "oid, regproc", "boolean"),
+        ("trap", "oid, regnamespace", "boolean"),
+    ] {
+        sql(
+            &server,
+            &format!(
+                "SET ROLE app; CREATE FUNCTION public.{name}({arguments}) RETURNS {result}
+            LANGUAGE plpgsql AS $$BEGIN RAISE 'trapped by {name}({arguments})'; END$$"
+            ),
+        );
+    }
+    for right in ["regclass", "regproc", "regnamespace"] {
+        sql(
+            &server,
+            &format!(
+                "SET ROLE app; CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = {right}, FUNCTION = public.trap)"
+            ),
+        );
+    }
+    told(&["install", "--postgres", &url, "--grant-to", "app"]);
+    sql(&server, "CREATE TABLE bill (id int, resource text)");
+    sql(&server, "SELECT leasehold.protect('bill', 'resource')");
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert_eq!(
+        (&status["protected"][0]["column"], code),
+        (&"resource".into(), Some(0)),
+        "{status}"
+    );
+    let test = ["test", "--postgres", &url, "--only", "trigger", "--rounds", "20"];
+    let (report, _) = told(&[&test[..], &["--race", "paused-holder"]].concat());
+    assert_eq!(report["stopped"], Value::Null, "{report}");
+    let (removed, code) = told(&["remove", "--postgres", &url, "--unprotect"]);
+    assert_eq!((&removed["before"], code), (&2.into(), Some(0)), "{removed}");
+}
+
+/// A kit may be a fake of whoever made the schema.
+#[test]
+fn no_command_runs_a_call_of_a_kit_that_is_somebody_elses() {
+    let server = Postgres::start();
+    let url = server.url();
+    sql(
+        &server,
+        "CREATE ROLE app LOGIN; GRANT CREATE ON DATABASE postgres TO app; SET ROLE app;
+        CREATE SCHEMA leasehold;
+        CREATE FUNCTION leasehold.version() RETURNS integer LANGUAGE plpgsql AS $$BEGIN RAISE 'trapped'; END$$;
+        CREATE FUNCTION leasehold.count() RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE 'trapped'; END$$;
+        CREATE VIEW leasehold.fence AS SELECT leasehold.count() AS token;
+        CREATE TABLE leasehold.kit (version integer)",
+    );
+    let (status, _) = told(&["status", "--postgres", &url]);
+    assert_eq!(status["version"], 1, "{status}");
+    let (_, detail, _) = refused(&["install", "--postgres", &url]);
+    assert!(detail.contains("belongs to app") && !detail.contains("trapped"), "{detail}");
+    let (_, detail, _) = refused(&["remove", "--postgres", &url]);
+    assert!(detail.contains("not the table") && !detail.contains("trapped"), "{detail}");
+}
+
+#[test]
+fn a_role_that_there_is_not_leaves_nothing_installed() {
+    let server = Postgres::start();
+    let url = server.url();
+    sql(&server, "CREATE ROLE app");
+    let grant = ["install", "--postgres", &url, "--grant-to", "app", "--grant-to", "nobody"];
+    let (code, detail, exit) = refused(&grant);
+    assert_eq!((code.as_str(), exit), ("store_refused", Some(1)));
+    assert!(detail.contains("\"nobody\"") && detail.contains("as it was"), "{detail}");
+    assert_eq!(sql(&server, "SELECT 1 FROM pg_namespace WHERE nspname = 'leasehold'"), [""; 0]);
+}
+
+#[test]
+fn who_may_not_remove_the_kit_learns_who_may() {
+    let server = with_kit();
+    sql(&server, "CREATE ROLE app LOGIN");
+    let url = server.url().replace("postgres@", "app@");
+    let (_, detail, exit) = refused(&["remove", "--postgres", &url]);
+    assert_eq!(exit, Some(1));
+    assert!(detail.contains("42501") && detail.contains("as postgres"), "{detail}");
+    let (_, detail, _) = refused(&["status", "--postgres", &url]);
+    assert!(detail.contains("42501") && detail.contains("GRANT USAGE"), "{detail}");
+}
