@@ -82,7 +82,7 @@ pub const KEYS: &[Key] = &[
         "peers",
         "ID=ADDR,...",
         "",
-        "Founders of a new cluster with their peer addresses, the same on each of them (new cluster)",
+        "Founders of a new cluster with their peer addresses, the same on each of them",
     ),
     key(
         "raft_profile",

@@ -212,7 +212,7 @@ fn a_watch_whose_reader_has_gone_ends_although_nothing_happens() {
     server.client().acquire(&ask("r", "a", 60_000));
     let mut command = client_of(env!("CARGO_BIN_EXE_leasehold"), &server);
     let mut child = command
-        .args(["watch", "--from", "0"])
+        .args(["watch", "--from", "0", "--prefix", "r"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary is there");

@@ -1,3 +1,5 @@
+//! What is passed on, what is decided here, and what becomes of both.
+
 use super::*;
 use crate::dispatch;
 use crate::routes::{self, Serves, TABLE};

@@ -1,3 +1,5 @@
+//! What another node passes on is answered as if its client had come here.
+
 use super::*;
 use crate::testing::{Alone, Leader, alone};
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
