@@ -70,8 +70,11 @@ impl Link {
         let mut extra = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut bytes)];
         let received = match recvmsg(&self.0, &mut parts, &mut extra, flags) {
-            // What the dead left unread is of no use to anybody.
-            Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+            // Told once, and before what was still said: the other end is gone and left something
+            // unread. What it had said is behind that, a farewell perhaps.
+            Err(rustix::io::Errno::CONNRESET) => {
+                recvmsg(&self.0, &mut parts, &mut extra, flags)?.bytes
+            }
             received => received?.bytes,
         };
         let descriptors = extra.drain().filter_map(|message| match message {
@@ -131,6 +134,18 @@ mod tests {
         let (text, passed) = theirs.receive::<String>().expect("it arrives").expect("a message");
         assert_eq!((text.as_str(), passed.len()), ("second", 0));
         assert!(theirs.receive::<String>().expect("an end is no error").is_none());
+    }
+
+    #[test]
+    fn what_was_said_last_is_heard_although_the_answer_to_it_was_not_read() {
+        let (ours, theirs) = Link::pair().expect("a pair");
+        let theirs = Link::from(theirs);
+        theirs.send(&"never read", &[]).expect("there is room");
+        ours.send(&"farewell", &[]).expect("there is room");
+        drop(ours);
+        let (text, _) = theirs.try_receive::<String>().expect("it arrives").expect("a message");
+        assert_eq!(text, "farewell");
+        assert!(theirs.try_receive::<String>().expect("an end is no error").is_none());
     }
 
     #[test]
