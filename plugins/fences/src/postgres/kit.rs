@@ -1,6 +1,6 @@
 //! The kit: installing it, looking at it, removing it.
 
-use super::connect::{Database, failure, rows, value};
+use super::connect::{Database, as_the_database_waits, failure, rows, value};
 use super::findings;
 use crate::error::Error;
 use crate::report::Finding;
@@ -78,7 +78,8 @@ pub struct Status {
 pub struct Removed {
     /// What was there before.
     pub before: Option<i64>,
-    /// Of how many resources there were highest tokens, if a kit had left or had any.
+    /// Of how many resources there were highest tokens, if a kit had left or had any and they belong
+    /// to this role.
     pub tokens: Option<u64>,
     /// Whether those are gone as well.
     pub tokens_forgotten: bool,
@@ -92,6 +93,7 @@ pub async fn install(database: &Database, roles: &[String]) -> Result<Installed,
     let client = database.connect().await?;
     let before = seen(&client).await?.map(|(version, _)| version);
     let taken_over = if before.is_none() { tokens(&client).await? } else { None };
+    as_the_database_waits(&client).await?;
     // One message is one transaction: a role that there is not leaves everything as it was.
     let script = format!("{INSTALL}{}", grants(roles));
     client.batch_execute(&script).await.map_err(|error| not_installed(&error))?;
@@ -173,16 +175,17 @@ async fn has_tokens(client: &Client) -> Result<bool, Error> {
     Ok(value(client, there).await?.as_deref() == Some("t"))
 }
 
-/// A table that belongs to a role that this one is, or is a member of. A view, and a policy for rows,
-/// would run functions with the rights of this session.
+/// A table and a schema that belong to exactly this role. Whoever reads a table runs what its owner
+/// has put there, if only the condition of an index, which is looked at while a count is planned; and
+/// what runs under `SET ROLE` can go back to the role of the session.
 const TOKENS_ARE_OURS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c \
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE n.nspname = 'leasehold' AND c.relname = 'fence' AND c.relkind = 'r' \
-     AND NOT c.relrowsecurity AND pg_catalog.pg_has_role(c.relowner, 'USAGE') \
-     AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'))";
+     AND NOT c.relrowsecurity AND current_user = session_user \
+     AND pg_catalog.pg_get_userbyid(c.relowner) = current_user \
+     AND pg_catalog.pg_get_userbyid(n.nspowner) = current_user)";
 
-/// Of how many resources there are highest tokens. For whoever owns the table; the scripts refuse the
-/// others.
+/// Of how many resources there are highest tokens. Counted for whoever owns the table, and nobody else.
 async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
     if value(client, TOKENS_ARE_OURS).await?.as_deref() != Some("t") {
         return Ok(None);
@@ -229,7 +232,8 @@ pub struct Removal {
 pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error> {
     let client = database.connect().await?;
     let before = seen(&client).await?.map(|(version, _)| version);
-    let tokens = tokens(&client).await?;
+    let (tokens, there) = (tokens(&client).await?, has_tokens(&client).await?);
+    as_the_database_waits(&client).await?;
     for (name, wanted) in
         [("leasehold.unprotect", how.unprotect), ("leasehold.forget_tokens", how.forget_tokens)]
     {
@@ -239,7 +243,7 @@ pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error>
         }
     }
     client.batch_execute(REMOVE).await.map_err(|error| not_removed(&error))?;
-    Ok(Removed { before, tokens, tokens_forgotten: how.forget_tokens && tokens.is_some() })
+    Ok(Removed { before, tokens, tokens_forgotten: how.forget_tokens && there })
 }
 
 /// The hints are for those who run the script themselves, or for statements of their own.
