@@ -22,6 +22,7 @@ DECLARE
     ours constant integer := 2;
     theirs integer := 0;
     path constant pg_catalog.text := pg_catalog.current_setting('search_path');
+    patience constant pg_catalog.text := pg_catalog.current_setting('lock_timeout');
     owner pg_catalog.name;
     one pg_catalog.record;
     -- What was there before.
@@ -72,7 +73,7 @@ BEGIN
     IF owner IS NOT NULL THEN
         RAISE EXCEPTION 'the schema leasehold, or something in it, belongs to %', owner
             USING ERRCODE = 'insufficient_privilege',
-                  HINT = format('Install as %I if that role is to own the kit. Otherwise look at what is there, and drop it.', owner);
+                  HINT = format('Connect as %I and install if that role is to own the kit. Otherwise look at what is there, and drop it.', owner);
     END IF;
     -- So it is with a trigger, which a role with that right on a table can hang on it.
     SELECT t.tgname, t.tgrelid::regclass AS place, pg_get_userbyid(p.proowner) AS owner INTO one
@@ -569,8 +570,20 @@ BEGIN
             UNION SELECT e.grantee FROM pg_attribute AS t, aclexplode(t.attacl) AS e WHERE t.attrelid = c.oid) AS a
         WHERE c.relnamespace = 'leasehold'::regnamespace AND c.relkind IN ('r', 'v') AND a.grantee <> c.relowner
     LOOP
-        -- Those of the columns go with them.
+        -- Those of the columns that the owner gave go with them.
         EXECUTE format('REVOKE %s ON %s FROM %s CASCADE', one.deeds, one.place, one.grantee);
+    END LOOP;
+    -- What somebody with a right on the table has handed on for a column outlives that right. It goes
+    -- with the same right on the column, if that is the owner's to take.
+    FOR one IN
+        SELECT DISTINCT c.oid::regclass AS place, t.attname AS part, a.privilege_type AS deed,
+            quote_ident(pg_get_userbyid(a.grantor)) AS giver
+        FROM pg_class AS c JOIN pg_attribute AS t ON t.attrelid = c.oid, aclexplode(t.attacl) AS a
+        WHERE c.relnamespace = 'leasehold'::regnamespace AND c.relkind IN ('r', 'v') AND NOT t.attisdropped
+            AND a.grantor <> c.relowner AND a.privilege_type <> 'SELECT'
+    LOOP
+        EXECUTE format('GRANT %s (%I) ON %s TO %s WITH GRANT OPTION', one.deed, one.part, one.place, one.giver);
+        EXECUTE format('REVOKE %s (%I) ON %s FROM %s CASCADE', one.deed, one.part, one.place, one.giver);
     END LOOP;
     IF 'leasehold.protected'::regclass <> ALL (relations) THEN
         GRANT SELECT ON leasehold.protected TO PUBLIC;
@@ -583,10 +596,26 @@ BEGIN
     LOOP
         EXECUTE format('REVOKE CREATE ON SCHEMA leasehold FROM %s CASCADE', one.grantee);
     END LOOP;
+    SELECT a.deed, a.place, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
+        INTO one FROM (
+            SELECT e.privilege_type, 'the schema ' || n.nspname, e.grantee, n.nspowner
+                FROM pg_namespace AS n, aclexplode(n.nspacl) AS e WHERE n.nspname = 'leasehold'
+            UNION ALL SELECT e.privilege_type, c.oid::regclass::text, e.grantee, c.relowner
+                FROM pg_class AS c, aclexplode(c.relacl) AS e WHERE c.relnamespace = 'leasehold'::regnamespace
+            UNION ALL SELECT e.privilege_type, c.oid::regclass::text, e.grantee, c.relowner
+                FROM pg_class AS c JOIN pg_attribute AS t ON t.attrelid = c.oid, aclexplode(t.attacl) AS e
+                WHERE c.relnamespace = 'leasehold'::regnamespace AND NOT t.attisdropped
+        ) AS a (deed, place, grantee, owner)
+        WHERE a.grantee <> a.owner AND a.deed NOT IN ('SELECT', 'USAGE') LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '% has % on %, and it cannot be taken back', one.grantee, one.deed, one.place
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'Everything is as it was. Revoke what whoever gave that right has, and install again.';
+    END IF;
 
     -- For those who want to know the version and would not run what somebody else may have written.
     EXECUTE format('COMMENT ON FUNCTION leasehold.version() IS %L', 'version ' || ours);
     -- The rest of a transaction that this runs in goes on as it was.
-    PERFORM set_config('search_path', path, true);
+    PERFORM set_config('search_path', path, true), set_config('lock_timeout', patience, true);
 END
 $kit$;

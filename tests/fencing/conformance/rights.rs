@@ -4,6 +4,7 @@ use leasehold_harness::Value;
 use leasehold_harness::postgres::Postgres;
 
 use super::{codes, refused, sql, told, with_kit};
+use crate::postgres::roles::BAITED;
 
 /// Status finds this hole, and the statement that it advises for it closes it.
 #[track_caller]
@@ -38,6 +39,13 @@ fn rights_that_go_round_the_calls_are_holes_and_the_advice_is_sql() {
             is_closed_by_the_advice(&server, code);
         }
     }
+    sql(
+        &server,
+        "CREATE ROLE mallory; GRANT UPDATE ON leasehold.fence TO \"the app\" WITH GRANT OPTION;
+        GRANT USAGE ON SCHEMA leasehold TO \"the app\"; SET ROLE \"the app\";
+        GRANT UPDATE (token) ON leasehold.fence TO mallory",
+    );
+    is_closed_by_the_advice(&server, "fence_writable");
     sql(&server, "GRANT SELECT ON leasehold.fence TO \"the app\"");
     let (status, code) = told(&["status", "--postgres", &server.url()]);
     assert_eq!(code, Some(0), "to read it is no hole: {status}");
@@ -167,6 +175,23 @@ fn no_command_runs_a_call_of_a_kit_that_is_somebody_elses() {
     assert!(detail.contains("belongs to app") && !detail.contains("trapped"), "{detail}");
     let (_, detail, _) = refused(&["remove", "--postgres", &url]);
     assert!(detail.contains("not the table") && !detail.contains("trapped"), "{detail}");
+}
+
+/// Reading a table runs the condition of an index on it.
+#[test]
+fn no_command_reads_a_table_that_is_somebody_elses() {
+    let server = Postgres::start();
+    let url = server.url();
+    sql(&server, "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory");
+    sql(&server, &format!("SET SESSION AUTHORIZATION mallory; {BAITED}"));
+    told(&["status", "--postgres", &url]);
+    let (_, detail, _) = refused(&["install", "--postgres", &url]);
+    assert!(detail.contains("belongs to mallory") && !detail.contains("trapped"), "{detail}");
+    let (removed, code) = told(&["remove", "--postgres", &url]);
+    assert_eq!((&removed["tokens"], code), (&Value::Null, Some(0)), "{removed}");
+    let (removed, code) = told(&["remove", "--postgres", &url, "--forget-tokens"]);
+    assert_eq!((&removed["tokens_forgotten"], code), (&true.into(), Some(0)), "{removed}");
+    assert_eq!(sql(&server, "SELECT 1 FROM pg_namespace WHERE nspname = 'leasehold'"), [""; 0]);
 }
 
 #[test]

@@ -9,17 +9,30 @@ use tokio_postgres::Client;
 const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN \
      ('fsync', 'full_page_writes', 'synchronous_commit', 'session_replication_role')";
 
-/// Tables of the kit, and roles, quoted, that have rights on them or on their columns with which the
-/// calls can be gone round. A trigger of theirs would run with the rights of the owner.
-const WRITERS: &str = "SELECT DISTINCT c.relname, CASE a.grantee WHEN 0 THEN 'PUBLIC' \
-     ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END \
+/// Roles, quoted, that have rights on tables of the kit or on their columns with which the calls can
+/// be gone round: the table, the role, and what takes the rights back. A trigger of theirs would run
+/// with the rights of the owner.
+///
+/// What a role has handed on for a column goes with its own right on that column, if the owner gave
+/// it; a right on the whole table takes nothing with it.
+const WRITERS: &str = "SELECT o.place, o.role, \
+     coalesce(string_agg(DISTINCT o.handed, '; ') || '; ', '') \
+     || pg_catalog.format('REVOKE ALL ON leasehold.%s FROM %s CASCADE', o.place, o.role) \
+     FROM (SELECT c.relname AS place, CASE a.grantee WHEN 0 THEN 'PUBLIC' \
+     ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END AS role, \
+     CASE WHEN a.part IS NOT NULL AND a.grantor <> c.relowner THEN pg_catalog.format( \
+     'GRANT %1$s (%2$I) ON leasehold.%3$s TO %4$I WITH GRANT OPTION; \
+     REVOKE %1$s (%2$I) ON leasehold.%3$s FROM %4$I CASCADE', a.privilege_type, a.part, c.relname, \
+     pg_catalog.pg_get_userbyid(a.grantor)) END AS handed \
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace, \
-     LATERAL (SELECT e.grantee, e.privilege_type FROM pg_catalog.aclexplode(c.relacl) AS e \
-     UNION SELECT e.grantee, e.privilege_type FROM pg_catalog.pg_attribute AS t, \
-     pg_catalog.aclexplode(t.attacl) AS e WHERE t.attrelid = c.oid AND NOT t.attisdropped) AS a \
+     LATERAL (SELECT NULL, e.* FROM pg_catalog.aclexplode(c.relacl) AS e \
+     UNION SELECT t.attname, e.* FROM pg_catalog.pg_attribute AS t, \
+     pg_catalog.aclexplode(t.attacl) AS e WHERE t.attrelid = c.oid AND NOT t.attisdropped) \
+     AS a (part, grantor, grantee, privilege_type, is_grantable) \
      WHERE n.nspname = 'leasehold' AND c.relname IN ('fence', 'kit') AND a.grantee <> c.relowner \
      AND a.privilege_type IN \
-     ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER') ORDER BY 1, 2";
+     ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER')) AS o \
+     GROUP BY o.place, o.role ORDER BY 1, 2";
 
 /// Roles, quoted, that can make a call in the schema that is a better match than one of the kit.
 const MAKERS: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
@@ -214,10 +227,10 @@ async fn of_rights(client: &Client) -> Result<Vec<Finding>, Error> {
     let mut tell = |code, detail: String, advice: String| {
         found.push(Finding::new(Severity::Hole, code, detail, advice));
     };
-    for (table, role) in pairs(client, WRITERS).await? {
+    for row in rows(client, WRITERS).await? {
+        let [Some(table), Some(role), Some(advice)] = row.as_slice() else { continue };
         let detail = format!("{role} can change leasehold.{table} without the calls of the kit");
-        let advice = format!("REVOKE ALL ON leasehold.{table} FROM {role} CASCADE");
-        tell("fence_writable", detail, advice);
+        tell("fence_writable", detail, advice.clone());
     }
     for row in rows(client, MAKERS).await? {
         let role = row.into_iter().next().flatten().unwrap_or_default();
