@@ -83,6 +83,7 @@ fn of_postgres(status: &postgres::Status) -> String {
         lines.push("the highest tokens are kept for the next installation".to_owned());
     }
     if status.version.is_some() {
+        lines.extend(status.owner.as_ref().map(|owner| format!("owner: {}", shown(owner))));
         let tables: Vec<String> = status.protected.iter().map(ToString::to_string).collect();
         lines.push(format!("tables in trigger mode: {}", listed(&tables)));
         lines.push(format!("roles that may use it: {}", listed(&status.granted)));
