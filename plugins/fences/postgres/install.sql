@@ -22,7 +22,7 @@ DECLARE
     ours constant integer := 2;
     theirs integer := 0;
     path constant pg_catalog.text := pg_catalog.current_setting('search_path');
-    owner pg_catalog.name;
+    patience constant pg_catalog.text := pg_catalog.current_setting('lock_timeout');
     one pg_catalog.record;
     -- What was there before.
     relations pg_catalog.oid[];
@@ -62,17 +62,20 @@ BEGIN
     END IF;
     -- What somebody else owns, somebody else can change: with the rights of whoever installs, as the
     -- calls have those of their owner.
-    SELECT pg_get_userbyid(o.owner) INTO owner FROM (
-            SELECT nspowner FROM pg_namespace WHERE nspname = 'leasehold'
-            UNION ALL SELECT relowner FROM pg_class WHERE relnamespace = 'leasehold'::regnamespace
-            UNION ALL SELECT proowner FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace
-            UNION ALL SELECT typowner FROM pg_type WHERE typnamespace = 'leasehold'::regnamespace
-        ) AS o (owner)
+    SELECT o.what, pg_get_userbyid(o.owner) AS owner INTO one FROM (
+            SELECT 'the schema leasehold', nspowner FROM pg_namespace WHERE nspname = 'leasehold'
+            UNION ALL SELECT 'the relation ' || oid::regclass, relowner FROM pg_class
+                WHERE relnamespace = 'leasehold'::regnamespace
+            UNION ALL SELECT 'the function ' || oid::regprocedure, proowner FROM pg_proc
+                WHERE pronamespace = 'leasehold'::regnamespace
+            UNION ALL SELECT 'the type ' || oid::regtype, typowner FROM pg_type
+                WHERE typnamespace = 'leasehold'::regnamespace
+        ) AS o (what, owner)
         WHERE pg_get_userbyid(o.owner) <> current_user LIMIT 1;
-    IF owner IS NOT NULL THEN
-        RAISE EXCEPTION 'the schema leasehold, or something in it, belongs to %', owner
+    IF FOUND THEN
+        RAISE EXCEPTION '% belongs to %', one.what, one.owner
             USING ERRCODE = 'insufficient_privilege',
-                  HINT = format('Install as %I if that role is to own the kit. Otherwise look at what is there, and drop it.', owner);
+                  HINT = format('Connect as %I and install if that role is to own the kit. Otherwise look at what is there, and drop it.', one.owner);
     END IF;
     -- So it is with a trigger, which a role with that right on a table can hang on it.
     SELECT t.tgname, t.tgrelid::regclass AS place, pg_get_userbyid(p.proowner) AS owner INTO one
@@ -406,23 +409,53 @@ BEGIN
             owner := to_jsonb(NEW) ->> TG_ARGV[0];
         END IF;
         RAISE EXCEPTION USING ERRCODE = 'LH006',
-            MESSAGE = format('a row of %s belongs to %s, and the lock is for "%s"', TG_RELID::regclass,
-                coalesce('"' || left(owner, 512) || '"', 'no resource'), resource),
+            MESSAGE = format('a row of %s belongs to %s, and the lock is for %s', TG_RELID::regclass,
+                coalesce('"' || left(owner, 512) || '"', 'no resource'), coalesce('"' || nullif(resource, '') || '"', 'none')),
             HINT = 'Set leasehold.resource to the lock that covers this row.',
             DETAIL = json_build_object('code', 'wrong_resource', 'resource', left(resource, 512));
     END
     $body$;
 
     -- The tables in trigger mode, as the catalog has them.
+    -- The arguments of a trigger are bytes, each followed by a zero. Triggers on partitions belong to the
+    -- table that was protected. `enabled` says that every trigger that makes it is there and enabled.
     CREATE OR REPLACE VIEW leasehold.protected AS
-        SELECT t.tgrelid::regclass AS target,
-            nullif(split_part(encode(t.tgargs, 'escape'), '\000', 2), '') AS resource_column,
-            split_part(encode(t.tgargs, 'escape'), '\000', 1) = 'true' AS strict,
-            t.tgenabled IN ('O', 'A') AS enabled
-        FROM pg_catalog.pg_trigger AS t
-        JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
-        JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
-        WHERE n.nspname = 'leasehold' AND p.proname = 'fenced' AND t.tgname = 'leasehold_fence';
+        WITH ours AS (
+            SELECT t.tgrelid, t.tgname, t.tgenabled, t.tgparentid, p.proname,
+                substring(t.tgargs FOR greatest(position(decode('00', 'hex') IN t.tgargs) - 1, 0)) AS first,
+                substring(t.tgargs FROM position(decode('00', 'hex') IN t.tgargs) + 1) AS rest
+            FROM pg_catalog.pg_trigger AS t
+            JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
+            JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+            WHERE n.nspname = 'leasehold' AND p.proname IN ('fenced', 'misplaced')
+                AND starts_with(t.tgname::text, 'leasehold_')
+        ), placed AS (
+            SELECT o.*, coalesce(
+                (SELECT a.relid::oid FROM pg_catalog.pg_partition_ancestors(o.tgrelid) WITH ORDINALITY AS a (relid, step)
+                    WHERE EXISTS (SELECT FROM ours AS above WHERE above.tgrelid = a.relid
+                        AND above.tgparentid = 0 AND above.tgname <> 'leasehold_fence_truncate')
+                    ORDER BY a.step LIMIT 1),
+                pg_catalog.pg_partition_root(o.tgrelid)::oid, o.tgrelid) AS target
+            FROM ours AS o
+        ), tables AS (
+            SELECT p.target,
+                max(nullif(convert_from(CASE p.proname WHEN 'misplaced' THEN p.first ELSE
+                    substring(p.rest FOR greatest(position(decode('00', 'hex') IN p.rest) - 1, 0)) END, 'UTF8'), ''))
+                    FILTER (WHERE p.tgname = 'leasehold_fence' OR p.proname = 'misplaced') AS named,
+                coalesce(bool_or(p.first = 'true'::bytea) FILTER (WHERE p.proname = 'fenced'), false) AS strict,
+                bool_and(p.tgenabled IN ('O', 'A')) AS enabled,
+                count(*) FILTER (WHERE p.tgname = 'leasehold_fence' AND p.tgrelid = p.target) AS statements,
+                count(*) FILTER (WHERE p.tgname = 'leasehold_fence_rows') AS rows,
+                count(*) FILTER (WHERE p.tgname = 'leasehold_fence_truncate' AND p.tgrelid <> p.target) AS truncates,
+                count(*) FILTER (WHERE p.proname = 'misplaced') AS checks,
+                (SELECT count(*) FROM pg_catalog.pg_partition_tree(p.target) AS t WHERE t.relid <> p.target) AS parts
+            FROM placed AS p GROUP BY p.target
+        )
+        -- An older view has it in this collation, and it cannot be changed.
+        SELECT t.target::regclass AS target, t.named COLLATE pg_catalog."default" AS resource_column, t.strict,
+            t.enabled AND t.statements = 1 AND t.rows = t.parts + 1 AND t.truncates = t.parts
+                AND (t.named IS NULL OR t.checks = 3 * (t.parts + 1)) AS enabled
+        FROM tables AS t;
 
     -- Takes a table out of trigger mode. Whoever owns the table may call it.
     CREATE OR REPLACE FUNCTION leasehold.unprotect(target regclass) RETURNS void
@@ -569,8 +602,20 @@ BEGIN
             UNION SELECT e.grantee FROM pg_attribute AS t, aclexplode(t.attacl) AS e WHERE t.attrelid = c.oid) AS a
         WHERE c.relnamespace = 'leasehold'::regnamespace AND c.relkind IN ('r', 'v') AND a.grantee <> c.relowner
     LOOP
-        -- Those of the columns go with them.
+        -- Those of the columns that the owner gave go with them.
         EXECUTE format('REVOKE %s ON %s FROM %s CASCADE', one.deeds, one.place, one.grantee);
+    END LOOP;
+    -- What somebody with a right on the table has handed on for a column outlives that right. It goes
+    -- with the same right on the column, if that is the owner's to take.
+    FOR one IN
+        SELECT DISTINCT c.oid::regclass AS place, t.attname AS part, a.privilege_type AS deed,
+            quote_ident(pg_get_userbyid(a.grantor)) AS giver
+        FROM pg_class AS c JOIN pg_attribute AS t ON t.attrelid = c.oid, aclexplode(t.attacl) AS a
+        WHERE c.relnamespace = 'leasehold'::regnamespace AND c.relkind IN ('r', 'v') AND NOT t.attisdropped
+            AND a.grantor <> c.relowner AND a.privilege_type <> 'SELECT'
+    LOOP
+        EXECUTE format('GRANT %s (%I) ON %s TO %s WITH GRANT OPTION', one.deed, one.part, one.place, one.giver);
+        EXECUTE format('REVOKE %s (%I) ON %s FROM %s CASCADE', one.deed, one.part, one.place, one.giver);
     END LOOP;
     IF 'leasehold.protected'::regclass <> ALL (relations) THEN
         GRANT SELECT ON leasehold.protected TO PUBLIC;
@@ -583,10 +628,26 @@ BEGIN
     LOOP
         EXECUTE format('REVOKE CREATE ON SCHEMA leasehold FROM %s CASCADE', one.grantee);
     END LOOP;
+    SELECT a.deed, a.place, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
+        INTO one FROM (
+            SELECT e.privilege_type, 'the schema ' || n.nspname, e.grantee, n.nspowner
+                FROM pg_namespace AS n, aclexplode(n.nspacl) AS e WHERE n.nspname = 'leasehold'
+            UNION ALL SELECT e.privilege_type, c.oid::regclass::text, e.grantee, c.relowner
+                FROM pg_class AS c, aclexplode(c.relacl) AS e WHERE c.relnamespace = 'leasehold'::regnamespace
+            UNION ALL SELECT e.privilege_type, c.oid::regclass::text, e.grantee, c.relowner
+                FROM pg_class AS c JOIN pg_attribute AS t ON t.attrelid = c.oid, aclexplode(t.attacl) AS e
+                WHERE c.relnamespace = 'leasehold'::regnamespace AND NOT t.attisdropped
+        ) AS a (deed, place, grantee, owner)
+        WHERE a.grantee <> a.owner AND a.deed NOT IN ('SELECT', 'USAGE') LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '% has % on %, and it cannot be taken back', one.grantee, one.deed, one.place
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'Everything is as it was. Revoke what whoever gave that right has, and install again.';
+    END IF;
 
     -- For those who want to know the version and would not run what somebody else may have written.
     EXECUTE format('COMMENT ON FUNCTION leasehold.version() IS %L', 'version ' || ours);
     -- The rest of a transaction that this runs in goes on as it was.
-    PERFORM set_config('search_path', path, true);
+    PERFORM set_config('search_path', path, true), set_config('lock_timeout', patience, true);
 END
 $kit$;

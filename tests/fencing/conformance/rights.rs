@@ -4,6 +4,7 @@ use leasehold_harness::Value;
 use leasehold_harness::postgres::Postgres;
 
 use super::{codes, refused, sql, told, with_kit};
+use crate::postgres::roles::BAITED;
 
 /// Status finds this hole, and the statement that it advises for it closes it.
 #[track_caller]
@@ -38,6 +39,13 @@ fn rights_that_go_round_the_calls_are_holes_and_the_advice_is_sql() {
             is_closed_by_the_advice(&server, code);
         }
     }
+    sql(
+        &server,
+        "CREATE ROLE mallory; GRANT UPDATE ON leasehold.fence TO \"the app\" WITH GRANT OPTION;
+        GRANT USAGE ON SCHEMA leasehold TO \"the app\"; SET ROLE \"the app\";
+        GRANT UPDATE (token) ON leasehold.fence TO mallory",
+    );
+    is_closed_by_the_advice(&server, "fence_writable");
     sql(&server, "GRANT SELECT ON leasehold.fence TO \"the app\"");
     let (status, code) = told(&["status", "--postgres", &server.url()]);
     assert_eq!(code, Some(0), "to read it is no hole: {status}");
@@ -96,6 +104,15 @@ fn a_child_that_a_table_was_given_later_is_a_hole_and_is_not_written_through_it(
     sql(&server, "ALTER TABLE \"Old bill\" NO INHERIT bill");
     let (status, code) = told(&["status", "--postgres", &url]);
     assert_eq!(code, Some(0), "{status}");
+
+    // Without a column the parent guards what is written through it, and nothing else does.
+    sql(&server, "SELECT leasehold.protect('bill')");
+    sql(&server, "ALTER TABLE \"Old bill\" INHERIT bill");
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert!(codes(&status).contains(&"trigger_inherited") && code == Some(0), "{status}");
+    sql(&server, "SELECT leasehold.protect('\"Old bill\"')");
+    let (status, _) = told(&["status", "--postgres", &url]);
+    assert!(!codes(&status).contains(&"trigger_inherited"), "{status}");
 }
 
 /// Better matches than the functions and operators of the system, in the schema of everybody's path.
@@ -167,6 +184,119 @@ fn no_command_runs_a_call_of_a_kit_that_is_somebody_elses() {
     assert!(detail.contains("belongs to app") && !detail.contains("trapped"), "{detail}");
     let (_, detail, _) = refused(&["remove", "--postgres", &url]);
     assert!(detail.contains("not the table") && !detail.contains("trapped"), "{detail}");
+}
+
+/// Reading a table runs the condition of an index on it.
+#[test]
+fn no_command_reads_a_table_that_is_somebody_elses() {
+    let server = Postgres::start();
+    let url = server.url();
+    sql(&server, "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory");
+    sql(&server, &format!("SET SESSION AUTHORIZATION mallory; {BAITED}"));
+    told(&["status", "--postgres", &url]);
+    let (_, detail, _) = refused(&["install", "--postgres", &url]);
+    assert!(detail.contains("belongs to mallory") && !detail.contains("trapped"), "{detail}");
+    let (removed, code) = told(&["remove", "--postgres", &url]);
+    assert_eq!((&removed["tokens"], code), (&Value::Null, Some(0)), "{removed}");
+    let (removed, code) = told(&["remove", "--postgres", &url, "--forget-tokens"]);
+    assert_eq!((&removed["tokens_forgotten"], code), (&true.into(), Some(0)), "{removed}");
+    assert_eq!(sql(&server, "SELECT 1 FROM pg_namespace WHERE nspname = 'leasehold'"), [""; 0]);
+}
+
+#[test]
+fn a_trigger_that_was_dropped_is_a_hole_and_protecting_anew_closes_it() {
+    let server = with_kit();
+    let url = server.url();
+    sql(
+        &server,
+        "CREATE TABLE bill (id int, \"größe\" text) PARTITION BY RANGE (id);
+        CREATE TABLE low PARTITION OF bill FOR VALUES FROM (0) TO (10);
+        SELECT leasehold.protect('bill', 'größe', true)",
+    );
+    let shown = "SELECT format('%s %s %s %s', target, resource_column, strict, enabled)
+        FROM leasehold.protected";
+    for (trigger, table) in [
+        ("leasehold_fence", "bill"),
+        ("leasehold_fence_rows", "bill"),
+        ("leasehold_resource_update", "bill"),
+        ("leasehold_fence_truncate", "low"),
+    ] {
+        sql(&server, &format!("DROP TRIGGER {trigger} ON {table}"));
+        assert_eq!(sql(&server, shown), ["bill größe t f"], "{trigger}");
+        let (status, code) = told(&["status", "--postgres", &url]);
+        assert_eq!(code, Some(1), "{trigger}: {status}");
+        assert!(codes(&status).contains(&"trigger_disabled"), "{trigger}: {status}");
+        sql(&server, status["protected"][0]["call"].as_str().expect("a statement"));
+        assert_eq!(sql(&server, shown), ["bill größe t t"], "{trigger}");
+        let (status, code) = told(&["status", "--postgres", &url]);
+        assert_eq!(code, Some(0), "{trigger}: {status}");
+    }
+}
+
+#[test]
+fn the_tokens_that_a_removed_kit_left_are_looked_after() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, "CREATE ROLE app LOGIN; SELECT leasehold.seal('a', 34)");
+    told(&["remove", "--postgres", &url]);
+    let (status, _) = told(&["status", "--postgres", &url]);
+    assert!(!codes(&status).contains(&"fence_writable"), "{status}");
+    sql(&server, "GRANT UPDATE ON leasehold.fence TO app");
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert!(codes(&status).contains(&"fence_writable") && code == Some(1), "{status}");
+}
+
+#[test]
+fn who_owns_the_kit_and_who_reaches_it_as_a_member_is_told() {
+    let server = Postgres::start();
+    let url = server.url();
+    sql(&server, "CREATE ROLE dbo LOGIN; CREATE ROLE app LOGIN; CREATE ROLE clerk LOGIN");
+    sql(&server, "GRANT CREATE ON DATABASE postgres TO dbo");
+    let as_owner = url.replace("postgres@", "dbo@");
+    told(&["install", "--postgres", &as_owner, "--grant-to", "app"]);
+    let (status, code) = told(&["status", "--postgres", &as_owner]);
+    assert_eq!((&status["owner"], code), (&"dbo".into(), Some(0)), "{status}");
+    assert!(codes(&status).contains(&"fence_owner"), "{status}");
+    assert!(!codes(&status).contains(&"fence_reachable"), "{status}");
+    sql(&server, "GRANT dbo TO clerk");
+    let since_14 = "SELECT current_setting('server_version_num')::integer >= 140000";
+    let wide = sql(&server, since_14) == ["t"];
+    if wide {
+        sql(&server, "GRANT pg_write_all_data TO app");
+    }
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert_eq!(code, Some(0), "a warning is no hole: {status}");
+    let findings = status["findings"].to_string();
+    assert!(findings.contains("clerk can change leasehold.fence as a member of dbo"), "{status}");
+    let through_all = "app can change leasehold.fence as a member of pg_write_all_data";
+    assert_eq!(findings.contains(through_all), wide, "{status}");
+    assert!(!codes(&status).contains(&"fence_owner"), "{status}");
+
+    // The calls of the kit would run with the rights of the superuser.
+    let (code, detail, _) = refused(&["test", "--postgres", &url, "--rounds", "5"]);
+    assert_eq!(code, "store_refused", "{detail}");
+    assert!(detail.contains("belongs to dbo"), "{detail}");
+    let (report, _) = told(&["test", "--postgres", &as_owner, "--rounds", "20", "--only", "guard"]);
+    assert_eq!(report["stopped"], Value::Null, "{report}");
+}
+
+/// The holder of the lock is thrown out long after the role has lost its patience, and before a
+/// program that has a patience of its own would.
+#[tokio::test]
+async fn an_installer_waits_no_longer_than_its_role() {
+    let server = Postgres::start();
+    let (admin, connection) =
+        tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.expect("it listens");
+    let _connection = tokio::spawn(connection);
+    for statements in [
+        "ALTER ROLE postgres SET lock_timeout = '10ms'",
+        "SET idle_in_transaction_session_timeout = '25s'",
+        "BEGIN; SELECT pg_advisory_xact_lock(7810758011010182508)",
+    ] {
+        admin.batch_execute(statements).await.expect("the statements are right");
+    }
+    let (_, detail, _) = refused(&["install", "--postgres", &server.url()]);
+    assert!(detail.contains("55P03"), "{detail}");
 }
 
 #[test]

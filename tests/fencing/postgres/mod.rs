@@ -11,6 +11,6 @@ mod pattern;
 mod races;
 mod reach;
 mod refusals;
-mod roles;
+pub(crate) mod roles;
 mod triggers;
 mod upgrade;

@@ -254,8 +254,63 @@ async fn a_superuser_removes_the_kit_of_another_role_and_runs_nothing_of_it() {
     assert_eq!(refused_as(&admin, super::fixture::REMOVE).await, "42809");
 }
 
+/// A schema of mallory's with the tables of a kit, and in each an index whose condition runs when
+/// somebody so much as counts the rows. It tells on whoever is not mallory, or was another before.
+pub(crate) const BAITED: &str = "CREATE SCHEMA leasehold; CREATE SCHEMA lair;
+    CREATE TABLE leasehold.fence (resource text, token bigint);
+    CREATE TABLE leasehold.kit (version integer);
+    CREATE FUNCTION lair.deed() RETURNS boolean LANGUAGE plpgsql AS $$
+    BEGIN
+        IF current_user <> 'mallory' OR session_user <> 'mallory' THEN RAISE 'trapped' USING ERRCODE = 'XXTRP'; END IF;
+        RETURN true;
+    END $$;
+    CREATE FUNCTION lair.bait(integer) RETURNS boolean IMMUTABLE LANGUAGE plpgsql
+        AS $$BEGIN RETURN lair.deed(); END$$;
+    CREATE INDEX ON leasehold.fence (resource) WHERE lair.bait(1);
+    CREATE INDEX ON leasehold.kit (version) WHERE lair.bait(1)";
+
 #[tokio::test]
-async fn the_path_of_a_migration_is_as_it_was() {
+async fn the_index_of_another_role_is_not_looked_at() {
+    let server = Postgres::start();
+    let admin = session(&server).await;
+    run(&admin, "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory").await;
+    run(&session_as(&server, "mallory").await, BAITED).await;
+    for rows in ["SELECT count(*) FROM leasehold.fence", "SELECT count(*) FROM leasehold.kit"] {
+        assert_eq!(refused_as(&admin, rows).await, "XXTRP", "or it is no bait");
+    }
+    assert_eq!(refused_as(&admin, INSTALL).await, "42501");
+    run(&admin, super::fixture::REMOVE).await;
+    run(&admin, "SET ROLE mallory").await;
+    run(&admin, super::fixture::REMOVE).await;
+    run(&admin, "RESET ROLE; SET leasehold.forget_tokens = 'yes'").await;
+    run(&admin, super::fixture::REMOVE).await;
+    let left = "SELECT count(*) FROM pg_namespace WHERE nspname = 'leasehold'";
+    assert_eq!(number(&admin, left).await, Some(0));
+}
+
+#[tokio::test]
+async fn a_right_that_was_handed_on_for_a_column_is_taken_back() {
+    let (server, admin) = installed().await;
+    run(
+        &admin,
+        "CREATE ROLE app LOGIN; CREATE ROLE mallory LOGIN; GRANT USAGE ON SCHEMA leasehold TO app, mallory;
+        SELECT leasehold.seal('a', 34); GRANT UPDATE ON leasehold.fence TO app WITH GRANT OPTION",
+    )
+    .await;
+    let (app, mallory) = (session_as(&server, "app").await, session_as(&server, "mallory").await);
+    run(&app, "GRANT UPDATE (token) ON leasehold.fence TO mallory").await;
+    run(&mallory, "UPDATE leasehold.fence SET token = 35").await;
+    run(&admin, INSTALL).await;
+    for one in [&app, &mallory] {
+        assert_eq!(refused_as(one, "UPDATE leasehold.fence SET token = 1").await, "42501");
+    }
+    let rights = "SELECT count(*) FROM pg_attribute AS t, aclexplode(t.attacl)
+        WHERE t.attrelid = 'leasehold.fence'::regclass";
+    assert_eq!(number(&admin, rights).await, Some(0));
+}
+
+#[tokio::test]
+async fn the_path_and_the_patience_of_a_migration_are_as_they_were() {
     let server = Postgres::start();
     let admin = session(&server).await;
     for script in [INSTALL, INSTALL, super::fixture::REMOVE, super::fixture::REMOVE] {
@@ -263,6 +318,8 @@ async fn the_path_of_a_migration_is_as_it_was() {
         run(&admin, script).await;
         let path = admin.query_one("SHOW search_path", &[]).await.expect("it is one");
         assert_eq!(path.get::<_, String>(0), "\"$user\", mine, public");
+        let patience = admin.query_one("SHOW lock_timeout", &[]).await.expect("it is one");
+        assert_eq!(patience.get::<_, String>(0), "0");
         run(&admin, "COMMIT").await;
     }
 }

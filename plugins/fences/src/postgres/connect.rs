@@ -127,6 +127,11 @@ pub(crate) async fn as_the_system_has_it(client: &Client) -> Result<(), Error> {
     client.batch_execute(pin).await.map_err(|error| failure(&error))
 }
 
+/// From here on locks are waited for as the role and the database have it, and else as the scripts do.
+pub(crate) async fn as_the_database_waits(client: &Client) -> Result<(), Error> {
+    client.batch_execute("RESET lock_timeout").await.map_err(|error| failure(&error))
+}
+
 /// The rows of a query of our own, as text.
 pub(crate) async fn rows(client: &Client, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
     let answer = client.simple_query(sql).await.map_err(|error| failure(&error))?;

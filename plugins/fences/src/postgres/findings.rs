@@ -9,17 +9,46 @@ use tokio_postgres::Client;
 const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN \
      ('fsync', 'full_page_writes', 'synchronous_commit', 'session_replication_role')";
 
-/// Tables of the kit, and roles, quoted, that have rights on them or on their columns with which the
-/// calls can be gone round. A trigger of theirs would run with the rights of the owner.
-const WRITERS: &str = "SELECT DISTINCT c.relname, CASE a.grantee WHEN 0 THEN 'PUBLIC' \
-     ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END \
+/// Roles, quoted, that have rights on tables of the kit or on their columns with which the calls can
+/// be gone round: the table, the role, and what takes the rights back. A trigger of theirs would run
+/// with the rights of the owner.
+///
+/// What a role has handed on for a column goes with its own right on that column, if the owner gave
+/// it; a right on the whole table takes nothing with it.
+const WRITERS: &str = "SELECT o.place, o.role, \
+     coalesce(string_agg(DISTINCT o.handed, '; ') || '; ', '') \
+     || pg_catalog.format('REVOKE ALL ON leasehold.%s FROM %s CASCADE', o.place, o.role) \
+     FROM (SELECT c.relname AS place, CASE a.grantee WHEN 0 THEN 'PUBLIC' \
+     ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END AS role, \
+     CASE WHEN a.part IS NOT NULL AND a.grantor <> c.relowner THEN pg_catalog.format( \
+     'GRANT %1$s (%2$I) ON leasehold.%3$s TO %4$I WITH GRANT OPTION; \
+     REVOKE %1$s (%2$I) ON leasehold.%3$s FROM %4$I CASCADE', a.privilege_type, a.part, c.relname, \
+     pg_catalog.pg_get_userbyid(a.grantor)) END AS handed \
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace, \
-     LATERAL (SELECT e.grantee, e.privilege_type FROM pg_catalog.aclexplode(c.relacl) AS e \
-     UNION SELECT e.grantee, e.privilege_type FROM pg_catalog.pg_attribute AS t, \
-     pg_catalog.aclexplode(t.attacl) AS e WHERE t.attrelid = c.oid AND NOT t.attisdropped) AS a \
+     LATERAL (SELECT NULL, e.* FROM pg_catalog.aclexplode(c.relacl) AS e \
+     UNION SELECT t.attname, e.* FROM pg_catalog.pg_attribute AS t, \
+     pg_catalog.aclexplode(t.attacl) AS e WHERE t.attrelid = c.oid AND NOT t.attisdropped) \
+     AS a (part, grantor, grantee, privilege_type, is_grantable) \
      WHERE n.nspname = 'leasehold' AND c.relname IN ('fence', 'kit') AND a.grantee <> c.relowner \
      AND a.privilege_type IN \
-     ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER') ORDER BY 1, 2";
+     ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER')) AS o \
+     GROUP BY o.place, o.role ORDER BY 1, 2";
+
+/// Roles, quoted, that can log in and change the tokens by being what they are a member of, and what
+/// that is, quoted.
+const REACHERS: &str = "SELECT pg_catalog.quote_ident(r.rolname), pg_catalog.quote_ident(g.rolname) \
+     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     JOIN pg_catalog.pg_roles AS g ON g.rolname = 'pg_write_all_data' \
+     OR g.oid = c.relowner \
+     JOIN pg_catalog.pg_roles AS r ON r.rolcanlogin AND NOT r.rolsuper AND r.oid NOT IN (g.oid, c.relowner) \
+     WHERE n.nspname = 'leasehold' AND c.relname = 'fence' \
+     AND pg_catalog.pg_has_role(r.oid, g.oid, 'MEMBER') ORDER BY 1, 2";
+
+/// Whether the fence belongs to this role, which is no superuser.
+const OWNS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     JOIN pg_catalog.pg_roles AS r ON r.oid = c.relowner AND NOT r.rolsuper \
+     WHERE n.nspname = 'leasehold' AND c.relname = 'fence' AND r.rolname = current_user)";
 
 /// Roles, quoted, that can make a call in the schema that is a better match than one of the kit.
 const MAKERS: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
@@ -51,14 +80,17 @@ const HUNG: &str = "SELECT pg_catalog.format('DROP TRIGGER %I ON %s', t.tgname, 
      AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = p.proowner \
      AND r.rolsuper) ORDER BY 1";
 
-/// Tables that were protected with a column and were given children since, and those children.
+/// Protected tables with children that are not protected themselves, those children, and whether the
+/// table was protected with a column.
 const INHERITED: &str = "SELECT c.oid::regclass::text, \
-     string_agg(DISTINCT i.inhrelid::regclass::text, ', ') \
+     string_agg(DISTINCT i.inhrelid::regclass::text, ', '), bool_or(p.proname = 'misplaced') \
      FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid \
      JOIN pg_catalog.pg_inherits AS i ON i.inhparent = c.oid \
      JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid \
      JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
-     WHERE n.nspname = 'leasehold' AND p.proname = 'misplaced' AND c.relkind = 'r' \
+     WHERE n.nspname = 'leasehold' AND c.relkind = 'r' AND (p.proname = 'misplaced' \
+     OR (p.proname = 'fenced' AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS own \
+     WHERE own.tgrelid = i.inhrelid AND own.tgfoid = p.oid))) \
      GROUP BY c.oid ORDER BY 1";
 
 const UNLOGGED: &str = "SELECT c.relpersistence <> 'p' FROM pg_catalog.pg_class AS c \
@@ -126,9 +158,12 @@ pub(super) async fn of(
     if let Some(version) = version {
         found.extend(of_the_kit(client, version).await?);
     }
+    // Also where the kit was removed: the next one goes on from the tokens that were kept.
+    found.extend(of_rights(client).await?);
+    found.extend(of_members(client).await?);
     found.extend(protected.iter().filter(|table| !table.enabled).map(of_a_table));
-    if protected.iter().any(|table| table.column.is_some()) {
-        found.extend(pairs(client, INHERITED).await?.iter().map(of_children));
+    if !protected.is_empty() {
+        found.extend(rows(client, INHERITED).await?.iter().filter_map(|row| of_children(row)));
     }
     Ok(found)
 }
@@ -193,7 +228,6 @@ async fn of_the_kit(client: &Client, version: i64) -> Result<Vec<Finding>, Error
         let advice = "run `leasehold fence install`; sessions may go on while it runs";
         found.push(Finding::new(Severity::Warning, "kit_old", detail, advice));
     }
-    found.extend(of_rights(client).await?);
     if value(client, UNLOGGED).await?.as_deref() == Some("t") {
         let detail = "leasehold.fence is not logged: a crash empties it";
         let advice = "ALTER TABLE leasehold.fence SET LOGGED";
@@ -214,10 +248,10 @@ async fn of_rights(client: &Client) -> Result<Vec<Finding>, Error> {
     let mut tell = |code, detail: String, advice: String| {
         found.push(Finding::new(Severity::Hole, code, detail, advice));
     };
-    for (table, role) in pairs(client, WRITERS).await? {
+    for row in rows(client, WRITERS).await? {
+        let [Some(table), Some(role), Some(advice)] = row.as_slice() else { continue };
         let detail = format!("{role} can change leasehold.{table} without the calls of the kit");
-        let advice = format!("REVOKE ALL ON leasehold.{table} FROM {role} CASCADE");
-        tell("fence_writable", detail, advice);
+        tell("fence_writable", detail, advice.clone());
     }
     for row in rows(client, MAKERS).await? {
         let role = row.into_iter().next().flatten().unwrap_or_default();
@@ -238,6 +272,22 @@ async fn of_rights(client: &Client) -> Result<Vec<Finding>, Error> {
     Ok(found)
 }
 
+/// Who can change the tokens through a role, which is nobody's mistake in itself.
+async fn of_members(client: &Client) -> Result<Vec<Finding>, Error> {
+    let mut found = Vec::new();
+    for (role, through) in pairs(client, REACHERS).await? {
+        let detail = format!("{role} can change leasehold.fence as a member of {through}");
+        let advice = format!("REVOKE {through} FROM {role}, or from the role that it has it from");
+        found.push(Finding::new(Severity::Warning, "fence_reachable", detail, advice));
+    }
+    if value(client, OWNS).await?.as_deref() == Some("t") {
+        let detail = "this role owns the fence, and can write around it";
+        let advice = "let the application have another role, with USAGE on the schema alone";
+        found.push(Finding::new(Severity::Note, "fence_owner", detail, advice));
+    }
+    Ok(found)
+}
+
 /// A row of each two, of a query of our own.
 async fn pairs(client: &Client, sql: &str) -> Result<Vec<(String, String)>, Error> {
     let pair = |row: Vec<Option<String>>| {
@@ -247,18 +297,31 @@ async fn pairs(client: &Client, sql: &str) -> Result<Vec<(String, String)>, Erro
     Ok(rows(client, sql).await?.into_iter().filter_map(pair).collect())
 }
 
-fn of_children((table, children): &(String, String)) -> Finding {
-    let detail = format!(
-        "{children} inherits from {table}, whose column guards only the rows of its own: UPDATE and \
-         DELETE of {table} are refused"
-    );
-    let advice = format!("ALTER TABLE {children} NO INHERIT {table}, or protect without a column");
-    Finding::new(Severity::Hole, "trigger_inherited", detail, advice)
+fn of_children(row: &[Option<String>]) -> Option<Finding> {
+    let [Some(table), Some(children), Some(column)] = row else { return None };
+    let beside = format!("what writes {children} itself, or a table above {table}, is let through");
+    let (severity, detail, advice) = if column == "t" {
+        (
+            Severity::Hole,
+            format!(
+                "{children} inherits from {table}, whose column guards only the rows of its own: \
+                 UPDATE and DELETE of {table} are refused, and {beside}"
+            ),
+            format!("ALTER TABLE {children} NO INHERIT {table}, or protect without a column"),
+        )
+    } else {
+        let detail = format!("{children} inherits from {table} and is not protected: {beside}");
+        (Severity::Warning, detail, "protect each child as well".to_owned())
+    };
+    Some(Finding::new(severity, "trigger_inherited", detail, advice))
 }
 
 /// The advice has all arguments: a call with fewer takes column and strictness away.
 fn of_a_table(protected: &Protected) -> Finding {
-    let detail = format!("a trigger that protects {} is disabled or gone", protected.table);
+    let detail = format!(
+        "a trigger that protects {} or a partition of it is disabled or gone",
+        protected.table
+    );
     let advice = format!("run {}, or leasehold.unprotect", protected.call);
     Finding::new(Severity::Hole, "trigger_disabled", detail, advice)
 }

@@ -1,6 +1,6 @@
 //! The kit: installing it, looking at it, removing it.
 
-use super::connect::{Database, failure, rows, value};
+use super::connect::{Database, as_the_database_waits, failure, rows, value};
 use super::findings;
 use crate::error::Error;
 use crate::report::Finding;
@@ -37,7 +37,7 @@ pub struct Protected {
     pub column: Option<String>,
     /// Whether a token passes for one transaction.
     pub strict: bool,
-    /// Whether all triggers that do it are enabled.
+    /// Whether all triggers that do it are there and enabled.
     pub enabled: bool,
     /// The statement that protects it anew as it is.
     pub call: String,
@@ -63,6 +63,8 @@ pub struct Status {
     pub version: Option<i64>,
     /// The version that this program installs.
     pub shipped: i64,
+    /// The role that owns the kit, with whose rights its calls run.
+    pub owner: Option<String>,
     /// The tables in trigger mode.
     pub protected: Vec<Protected>,
     /// Roles that may use it.
@@ -78,7 +80,8 @@ pub struct Status {
 pub struct Removed {
     /// What was there before.
     pub before: Option<i64>,
-    /// Of how many resources there were highest tokens, if a kit had left or had any.
+    /// Of how many resources there were highest tokens, if a kit had left or had any and they belong
+    /// to this role.
     pub tokens: Option<u64>,
     /// Whether those are gone as well.
     pub tokens_forgotten: bool,
@@ -92,6 +95,7 @@ pub async fn install(database: &Database, roles: &[String]) -> Result<Installed,
     let client = database.connect().await?;
     let before = seen(&client).await?.map(|(version, _)| version);
     let taken_over = if before.is_none() { tokens(&client).await? } else { None };
+    as_the_database_waits(&client).await?;
     // One message is one transaction: a role that there is not leaves everything as it was.
     let script = format!("{INSTALL}{}", grants(roles));
     client.batch_execute(&script).await.map_err(|error| not_installed(&error))?;
@@ -122,6 +126,7 @@ pub async fn status(database: &Database) -> Result<Status, Error> {
         store: store(&client).await?,
         version,
         shipped: VERSION,
+        owner: if version.is_some() { value(&client, OWNER).await? } else { None },
         findings: findings::of(&client, version, &protected).await?,
         tokens_kept: version.is_none() && has_tokens(&client).await?,
         protected,
@@ -130,25 +135,39 @@ pub async fn status(database: &Database) -> Result<Status, Error> {
 }
 
 /// Triggers on partitions belong to the table that was protected. The arguments of a trigger are
-/// bytes, each followed by a zero: strictness, then the column.
-const PROTECTED: &str = "WITH ours AS (SELECT t.*, position('\\x00'::bytea IN t.tgargs) AS mark, \
-     coalesce((SELECT a.relid FROM pg_catalog.pg_partition_ancestors(t.tgrelid) AS a \
-     WHERE EXISTS (SELECT FROM pg_catalog.pg_trigger AS above WHERE above.tgrelid = a.relid \
-     AND above.tgname = 'leasehold_fence') LIMIT 1), t.tgrelid) AS target \
+/// bytes, each followed by a zero: strictness, then the column; or the column alone. One trigger that is
+/// there without its siblings makes a table, so that a dropped one is told. As `leasehold.protected`
+/// has it, which may be anybody's and is not read.
+const PROTECTED: &str = "WITH ours AS (SELECT t.tgrelid, t.tgname, t.tgenabled, t.tgparentid, \
+     p.proname, substring(t.tgargs FOR greatest(position('\\x00'::bytea IN t.tgargs) - 1, 0)) AS first, \
+     substring(t.tgargs FROM position('\\x00'::bytea IN t.tgargs) + 1) AS rest \
      FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid \
      JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
-     WHERE n.nspname = 'leasehold' AND p.proname IN ('fenced', 'misplaced')), \
-     tables AS (SELECT target::regclass::text AS target, \
-     bool_and(tgenabled IN ('O', 'A')) AS enabled, \
-     count(*) FILTER (WHERE tgrelid = target AND tgname LIKE 'leasehold\\_resource\\_%') AS checks, \
-     coalesce(bool_or(substring(tgargs FOR 4) = 'true'::bytea) \
-     FILTER (WHERE tgname = 'leasehold_fence'), false) AS strict, \
-     max(nullif(convert_from(substring(tgargs FROM mark + 1 \
-     FOR greatest(length(tgargs) - mark - 1, 0)), 'UTF8'), '')) \
-     FILTER (WHERE tgname = 'leasehold_fence') AS named \
-     FROM ours GROUP BY target HAVING bool_or(tgname = 'leasehold_fence')) \
-     SELECT target, named, strict, enabled AND (named IS NULL OR checks = 3), \
-     format('SELECT leasehold.protect(%L, %L, %s)', target, named, strict::text) FROM tables ORDER BY 1";
+     WHERE n.nspname = 'leasehold' AND p.proname IN ('fenced', 'misplaced') \
+     AND starts_with(t.tgname::text, 'leasehold_')), \
+     placed AS (SELECT o.*, coalesce(\
+     (SELECT a.relid::oid FROM pg_catalog.pg_partition_ancestors(o.tgrelid) \
+     WITH ORDINALITY AS a (relid, step) WHERE EXISTS (SELECT FROM ours AS above \
+     WHERE above.tgrelid = a.relid AND above.tgparentid = 0 \
+     AND above.tgname <> 'leasehold_fence_truncate') ORDER BY a.step LIMIT 1), \
+     pg_catalog.pg_partition_root(o.tgrelid)::oid, o.tgrelid) AS target FROM ours AS o), \
+     tables AS (SELECT p.target, \
+     max(nullif(convert_from(CASE p.proname WHEN 'misplaced' THEN p.first ELSE \
+     substring(p.rest FOR greatest(position('\\x00'::bytea IN p.rest) - 1, 0)) END, 'UTF8'), '')) \
+     FILTER (WHERE p.tgname = 'leasehold_fence' OR p.proname = 'misplaced') AS named, \
+     coalesce(bool_or(p.first = 'true'::bytea) FILTER (WHERE p.proname = 'fenced'), false) AS strict, \
+     bool_and(p.tgenabled IN ('O', 'A')) AS enabled, \
+     count(*) FILTER (WHERE p.tgname = 'leasehold_fence' AND p.tgrelid = p.target) AS statements, \
+     count(*) FILTER (WHERE p.tgname = 'leasehold_fence_rows') AS rows, \
+     count(*) FILTER (WHERE p.tgname = 'leasehold_fence_truncate' AND p.tgrelid <> p.target) \
+     AS truncates, count(*) FILTER (WHERE p.proname = 'misplaced') AS checks, \
+     (SELECT count(*) FROM pg_catalog.pg_partition_tree(p.target) AS t WHERE t.relid <> p.target) \
+     AS parts FROM placed AS p GROUP BY p.target) \
+     SELECT t.target::regclass::text, t.named, t.strict, t.enabled AND t.statements = 1 \
+     AND t.rows = t.parts + 1 AND t.truncates = t.parts \
+     AND (t.named IS NULL OR t.checks = 3 * (t.parts + 1)), \
+     format('SELECT leasehold.protect(%L, %L, %s)', t.target::regclass, t.named, t.strict::text) \
+     FROM tables AS t ORDER BY 1";
 
 /// The tables in trigger mode.
 pub(super) async fn protected(client: &Client) -> Result<Vec<Protected>, Error> {
@@ -173,16 +192,17 @@ async fn has_tokens(client: &Client) -> Result<bool, Error> {
     Ok(value(client, there).await?.as_deref() == Some("t"))
 }
 
-/// A table that belongs to a role that this one is, or is a member of. A view, and a policy for rows,
-/// would run functions with the rights of this session.
+/// A table and a schema that belong to exactly this role. Whoever reads a table runs what its owner
+/// has put there, if only the condition of an index, which is looked at while a count is planned; and
+/// what runs under `SET ROLE` can go back to the role of the session.
 const TOKENS_ARE_OURS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c \
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE n.nspname = 'leasehold' AND c.relname = 'fence' AND c.relkind = 'r' \
-     AND NOT c.relrowsecurity AND pg_catalog.pg_has_role(c.relowner, 'USAGE') \
-     AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'))";
+     AND NOT c.relrowsecurity AND current_user = session_user \
+     AND pg_catalog.pg_get_userbyid(c.relowner) = current_user \
+     AND pg_catalog.pg_get_userbyid(n.nspowner) = current_user)";
 
-/// Of how many resources there are highest tokens. For whoever owns the table; the scripts refuse the
-/// others.
+/// Of how many resources there are highest tokens. Counted for whoever owns the table, and nobody else.
 async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
     if value(client, TOKENS_ARE_OURS).await?.as_deref() != Some("t") {
         return Ok(None);
@@ -207,6 +227,25 @@ fn not_installed(error: &tokio_postgres::Error) -> Error {
     }
 }
 
+const OWNER: &str = "SELECT pg_catalog.pg_get_userbyid(nspowner) FROM pg_catalog.pg_namespace \
+     WHERE nspname = 'leasehold'";
+
+/// Who owns the kit, or a part of it, and is no superuser, where this session is one: what such a role
+/// has written must not run with the rights of this session.
+const STRANGER: &str = "SELECT r.rolname FROM pg_catalog.pg_namespace AS n, LATERAL (\
+     SELECT n.nspowner UNION SELECT p.proowner FROM pg_catalog.pg_proc AS p \
+     WHERE p.pronamespace = n.oid UNION SELECT c.relowner FROM pg_catalog.pg_class AS c \
+     WHERE c.relnamespace = n.oid) AS o (owner) \
+     JOIN pg_catalog.pg_roles AS r ON r.oid = o.owner \
+     WHERE n.nspname = 'leasehold' AND NOT r.rolsuper AND EXISTS (SELECT \
+     FROM pg_catalog.pg_roles AS m WHERE m.rolsuper AND m.rolname IN (current_user, session_user)) \
+     LIMIT 1";
+
+/// The owner whose kit this session had better not call.
+pub(super) async fn stranger(client: &Client) -> Result<Option<String>, Error> {
+    value(client, STRANGER).await
+}
+
 const GRANTED: &str = "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' \
      ELSE pg_catalog.pg_get_userbyid(a.grantee) END \
      FROM pg_catalog.pg_namespace AS n, pg_catalog.aclexplode(n.nspacl) AS a \
@@ -229,7 +268,8 @@ pub struct Removal {
 pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error> {
     let client = database.connect().await?;
     let before = seen(&client).await?.map(|(version, _)| version);
-    let tokens = tokens(&client).await?;
+    let (tokens, there) = (tokens(&client).await?, has_tokens(&client).await?);
+    as_the_database_waits(&client).await?;
     for (name, wanted) in
         [("leasehold.unprotect", how.unprotect), ("leasehold.forget_tokens", how.forget_tokens)]
     {
@@ -239,7 +279,7 @@ pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error>
         }
     }
     client.batch_execute(REMOVE).await.map_err(|error| not_removed(&error))?;
-    Ok(Removed { before, tokens, tokens_forgotten: how.forget_tokens && tokens.is_some() })
+    Ok(Removed { before, tokens, tokens_forgotten: how.forget_tokens && there })
 }
 
 /// The hints are for those who run the script themselves, or for statements of their own.

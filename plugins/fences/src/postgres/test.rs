@@ -71,6 +71,12 @@ pub async fn test(
         Err(Error::Refused(_)) if wanted.own.is_some() => None,
         told => told?,
     };
+    let version = match kit::stranger(&test.admin).await? {
+        Some(owner) if version.is_some() && wanted.own.is_none() => return Err(not_ours(&owner)),
+        // Statements of one's own need it not to be called.
+        Some(_) => None,
+        None => version,
+    };
     if version.is_none() && wanted.own.is_none() {
         return Err(Error::Refused(
             "the kit is not installed here: run `leasehold fence install`, or test statements of \
@@ -109,6 +115,13 @@ pub async fn test(
         report.find(finding);
     }
     Ok(report.conclude())
+}
+
+fn not_ours(owner: &str) -> Error {
+    Error::Refused(format!(
+        "the kit belongs to {owner}, who is no superuser, and its calls would run with the rights of \
+         this session, which is one: test as {owner} or with the role of the application"
+    ))
 }
 
 /// The session of a test that has just ended may be on its way out, and still have the lock.

@@ -83,6 +83,7 @@ fn of_postgres(status: &postgres::Status) -> String {
         lines.push("the highest tokens are kept for the next installation".to_owned());
     }
     if status.version.is_some() {
+        lines.extend(status.owner.as_ref().map(|owner| format!("owner: {}", shown(owner))));
         let tables: Vec<String> = status.protected.iter().map(ToString::to_string).collect();
         lines.push(format!("tables in trigger mode: {}", listed(&tables)));
         lines.push(format!("roles that may use it: {}", listed(&status.granted)));
@@ -139,12 +140,16 @@ fn removed(done: &postgres::Removed) -> String {
     let what = match (done.before, done.tokens) {
         (Some(version), _) => format!("version {version} is removed"),
         (None, Some(_)) => "the kit was removed before".to_owned(),
+        (None, None) if done.tokens_forgotten => "the kit was removed before".to_owned(),
         (None, None) => "nothing was installed".to_owned(),
     };
     let fate = if done.tokens_forgotten { "forgotten" } else { "kept for the next installation" };
     match done.tokens {
         Some(resources) => {
             format!("{what}; the highest tokens of {resources} resources are {fate}")
+        }
+        None if done.before.is_some() || done.tokens_forgotten => {
+            format!("{what}; the highest tokens are {fate}")
         }
         None => what,
     }

@@ -19,6 +19,11 @@ pub(super) trait Store: Send + Sync + 'static {
     /// Reads the row of a resource, as it is durable.
     fn load(&self, resource: &str) -> impl Future<Output = Result<Row, StorageFault>> + Send;
 
+    /// Why nobody may be let through any more, if that is so.
+    fn failed(&self) -> Option<StorageFault> {
+        None
+    }
+
     /// Makes a change durable, in the order of the calls, and says so with [`Job::done`].
     fn submit(&self, job: Job);
 }
@@ -92,6 +97,9 @@ impl<S: Store> Engine<S> {
         loop {
             // Made before the look, so that no change in between is missed.
             let changed = std::pin::pin!(notify.notified());
+            if let Some(fault) = self.store.failed() {
+                return Err(Refused::Storage(fault));
+            }
             match seat.look(&mut call)? {
                 Next::Done(pass, mark) => {
                     mark.into_iter().for_each(|job| self.store.submit(job));

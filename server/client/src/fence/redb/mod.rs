@@ -223,6 +223,10 @@ impl Store for File {
         read.await.map_err(|cause| StorageFault::new(READING, cause))?
     }
 
+    fn failed(&self) -> Option<StorageFault> {
+        self.storage.sync_failed()
+    }
+
     fn submit(&self, job: Job) {
         self.send(Message::Change(job));
     }

@@ -41,10 +41,9 @@ impl Storage {
             State::Closed => return Err(StorageFault::plain("the fence is closed")),
             State::GivenUp => {}
         }
-        if self.sync_failed.load(SeqCst) {
+        if let Some(fault) = self.sync_failed() {
             // What is read from the file now need not be on the disk.
-            let what = "a sync of the fence's file failed before: check the disk and start again";
-            return Err(StorageFault::plain(what));
+            return Err(fault);
         }
         let opened = (self.opener)();
         let (db, _) = opened.map_err(|cause| {
@@ -53,6 +52,13 @@ impl Storage {
         let db = Arc::new(db);
         *state = State::Open(Arc::clone(&db));
         Ok(db)
+    }
+
+    /// Once a sync has failed, a newer token may be on the disk or not: the next process may know it, so
+    /// this one lets neither it nor an older one through.
+    pub(super) fn sync_failed(&self) -> Option<StorageFault> {
+        let what = "a sync of the fence's file failed before: check the disk and start again";
+        self.sync_failed.load(SeqCst).then(|| StorageFault::plain(what))
     }
 
     /// redb does not use a file that failed before until it is opened anew.
