@@ -66,6 +66,23 @@ fn a_lock_that_somebody_released_is_no_orderly_stop() {
 }
 
 #[test]
+fn a_successor_with_shorter_times_waits_for_as_long_as_the_one_before_it_said() {
+    let (service, upstream) = (service(), Scripted::start());
+    let mut first = patient(&service, &upstream).start();
+    first.kill9();
+    release(&service, &lock_of(&upstream));
+    // By its own times it would wait for a second and a half.
+    let short = trusting(&service, &upstream.url())
+        .flag("--upstream-settle", "1ms")
+        .flag("--upstream-timeout", "500ms")
+        .flag("--lock-ttl", "1s")
+        .flag("--wait-max", "4s")
+        .start();
+    assert!(short.said().contains("wait=7200s"), "{}", short.said());
+    waits(&short, &upstream, 34);
+}
+
+#[test]
 fn a_stop_that_the_service_cannot_be_told_of_ends_and_the_next_start_waits() {
     let (service, upstream) = (service(), Scripted::start());
     let mut first = patient(&service, &upstream).start();
