@@ -10,6 +10,7 @@ mod order;
 pub(crate) mod process;
 mod rule;
 mod scripted;
+mod succession;
 mod tokens;
 mod upstreams;
 

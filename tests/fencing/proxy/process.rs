@@ -69,6 +69,15 @@ impl Builder {
         }
     }
 
+    /// One that is refused at first, to be started again later.
+    #[track_caller]
+    pub(super) fn standby(self) -> (Proxy, Refused) {
+        let home = TempDir::new().expect("a temporary directory can be made");
+        let mut proxy = Proxy { builder: self, home, running: None };
+        let refused = proxy.try_start_again().expect_err("it started");
+        (proxy, refused)
+    }
+
     #[track_caller]
     pub(crate) fn start(self) -> Proxy {
         let home = TempDir::new().expect("a temporary directory can be made");

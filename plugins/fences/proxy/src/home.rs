@@ -20,11 +20,13 @@ const IN_USE: &str = "in-use";
 /// A line is short; a larger file is another file.
 const LINE_BYTES_MAX: u64 = 4096;
 
-/// A request for the lock, as it has to be repeated: with another TTL it is another one.
+/// A request for the lock, as it has to be repeated: with other times it is another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LastRequest {
     pub(crate) id: String,
     pub(crate) ttl: Duration,
+    /// How long its writes may settle, if it told that.
+    pub(crate) settle: Option<Duration>,
 }
 
 /// A data directory with a name, for one process alone.
@@ -109,19 +111,37 @@ impl Home {
     pub(crate) fn last_request(&self) -> io::Result<Option<LastRequest>> {
         let path = self.dir.join(REQUEST_ID);
         let Some(text) = read(&path)? else { return Ok(None) };
-        let (id, ttl_ms) = text.split_once(' ').ok_or_else(|| no_id(&path))?;
-        let ttl = Duration::from_millis(ttl_ms.parse().map_err(|_| no_id(&path))?);
-        Ok(Some(LastRequest { id: id.to_owned(), ttl }))
+        let millis = |text: &str| match text.parse() {
+            Ok(millis) => Ok(Duration::from_millis(millis)),
+            Err(_) => Err(no_id(&path)),
+        };
+        let words: Vec<_> = text.split(' ').collect();
+        let (id, ttl, settle) = match words[..] {
+            [id, ttl] => (id, ttl, None),
+            [id, ttl, settle] => (id, ttl, Some(settle)),
+            _ => return Err(no_id(&path)),
+        };
+        let (id, settle) = (id.to_owned(), settle.map(millis).transpose()?);
+        Ok(Some(LastRequest { id, ttl: millis(ttl)?, settle }))
     }
 
     /// Remembers a request before it is made.
     pub(crate) fn set_last_request(&self, request: &LastRequest) -> io::Result<()> {
-        let text = format!("{} {}", request.id, request.ttl.as_millis());
+        let mut text = format!("{} {}", request.id, request.ttl.as_millis());
+        if let Some(settle) = request.settle {
+            text = format!("{text} {}", settle.as_millis());
+        }
         write(&self.dir.join(REQUEST_ID), &text)
     }
 
-    /// The lock was given back: nothing of the request is left to be found.
-    pub(crate) fn forget_last_request(&self) -> io::Result<()> {
+    /// Nothing of the last request is left to be found: the next start asks anew.
+    pub(crate) fn forget(&self) {
+        if let Err(error) = self.forget_last_request() {
+            tracing::warn!(%error, "the next start looks for a grant that is not there");
+        }
+    }
+
+    fn forget_last_request(&self) -> io::Result<()> {
         let path = self.dir.join(REQUEST_ID);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(named(&path, &error)),
@@ -304,15 +324,17 @@ mod tests {
         let request = |id: &str, seconds| LastRequest {
             id: id.to_owned(),
             ttl: Duration::from_secs(seconds),
+            settle: (id != "one").then_some(Duration::from_millis(seconds)),
         };
         home.set_last_request(&request("one", 1)).expect("written");
+        assert_eq!(home.last_request().expect("read"), Some(request("one", 1)));
         home.set_last_request(&request("two", 2)).expect("written");
         assert_eq!(home.last_request().expect("read"), Some(request("two", 2)));
         for _ in 0..2 {
             home.forget_last_request().expect("removed");
             assert_eq!(home.last_request().expect("read"), None);
         }
-        for content in ["two", "two 2s", "two -1"] {
+        for content in ["two", "two 2s", "two -1", "two 2 x", "two 2 3 4"] {
             fs::write(dir.path().join(REQUEST_ID), content).expect("written");
             assert!(home.last_request().is_err(), "{content}");
         }

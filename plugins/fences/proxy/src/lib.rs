@@ -18,7 +18,7 @@
 //! | `checks` | asking the service about a token that nobody has seen |
 //! | `upstream`, `line`, [`Target`], `tls` | connections to the upstream |
 //! | `exchange`, `outgoing`, `answering`, `stall` | a request under way, and when a write is over |
-//! | `tenure`, `gate` | the proxy's own lock, and what it means for writes |
+//! | `tenure`, `witness`, `gate` | the proxy's own lock, who says how it ended, and what it means for writes |
 //! | [`Problem`], [`Code`], `metrics` | what went wrong, and how often |
 //!
 //! What must stay true:
@@ -28,6 +28,7 @@
 //!   write of its resource is over: its whole answer was read, or its connection ended a settle
 //!   time ago.
 //! - A write is begun only while the lock on the upstream is held, and cut before it may end.
+//! - That nothing of a proxy before this one is in flight is taken from its own word alone.
 //! - Bodies are never held: what is in memory of one is bounded, whatever its length.
 
 mod answer;
@@ -57,6 +58,7 @@ mod target;
 mod tenure;
 mod tls;
 mod upstream;
+mod witness;
 
 pub use home::Home;
 pub use pattern::Pattern;

@@ -159,6 +159,18 @@ impl Pattern {
         self.rest
     }
 
+    /// Whether every path that another one matches or covers is one that this one matches, or
+    /// covers from as near.
+    pub(crate) fn takes_all_of(&self, other: &Self) -> bool {
+        let longer = other.segments.len() > self.segments.len() || other.rest;
+        let mut both = self.segments.iter().zip(&other.segments);
+        self.segments.len() <= other.segments.len()
+            && (self.rest || !longer)
+            && both.all(|(own, other)| {
+                own.name().is_some() || matches!(own, Segment::Any) || own == other
+            })
+    }
+
     fn check_names(&self) -> Result<(), String> {
         let mut names = Vec::new();
         for segment in &self.segments {
@@ -307,6 +319,35 @@ mod tests {
         // Not itself, and nothing beside it.
         for path in ["/invoices/42", "/invoices", "/", "/orders/42/x"] {
             assert_eq!(covers(invoice, path), Match::No, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_takes_all_of_those_that_match_nothing_else() {
+        let takes = |first: &str, second: &str| {
+            let [first, second] = [first, second].map(|it| Pattern::parse(it).expect("a pattern"));
+            first.takes_all_of(&second)
+        };
+        for (first, second) in [
+            ("/**", "/a/{id}=a/{id}"),
+            ("/**=all", "/"),
+            ("/a/**", "/a"),
+            ("/a/**", "/a/b/**"),
+            ("/{x}/**", "/a/{id}"),
+            ("/a/*", "/a/b=b"),
+            ("/a/b", "/a/b"),
+        ] {
+            assert!(takes(first, second), "{first} {second}");
+        }
+        for (first, second) in [
+            ("/a/{id}", "/**"),
+            ("/a/**", "/b"),
+            ("/a/**", "/{x}/b"),
+            ("/a/*", "/a/b/c"),
+            ("/a/*", "/a/b/**"),
+            ("/a/b/**", "/a/*"),
+        ] {
+            assert!(!takes(first, second), "{first} {second}");
         }
     }
 

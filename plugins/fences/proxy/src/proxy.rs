@@ -28,7 +28,7 @@ const MARGIN_SHARE: u32 = 5;
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    lock: String,
+    tenure: Tenure,
     ops_address: Option<SocketAddr>,
     answerer: Arc<Answerer>,
     stop: watch::Sender<bool>,
@@ -36,7 +36,6 @@ pub struct Proxy {
     ops: Option<JoinHandle<()>>,
     part: oneshot::Sender<()>,
     keeper: JoinHandle<Option<Guard>>,
-    home: Home,
 }
 
 impl Proxy {
@@ -65,7 +64,7 @@ impl Proxy {
             home: home.clone(),
             resource: lock_of(&settings),
             ttl: limits.lock_ttl,
-            lingers: limits.after_another() + limits.lock_ttl,
+            settle: limits.after_another(),
         };
         let Begun { guard, found } = match tenure.begin().await {
             Ok(begun) => begun,
@@ -93,12 +92,8 @@ impl Proxy {
             limits,
         });
         let clean = answerer.fence.was_closed_cleanly();
-        let left = tenure.left_before(guard.token(), None).await.on(clean, found.is_some());
+        let left = tenure.left_before(guard.token(), None).await.on(clean, found);
         answerer.inherit(left, guard.token(), &home);
-        if let Some(ttl) = found {
-            // It may have been another one than that of this process.
-            answerer.fence.hold_newer_for(answerer.limits.after_another() + ttl);
-        }
         Ok(Self::run(answerer, tenure, guard, listener, ops))
     }
 
@@ -114,11 +109,10 @@ impl Proxy {
         // Before the door opens, so that the first request is not refused.
         answerer.gate.open(guard.belief());
         let bound = |listener: &TcpListener| listener.local_addr().ok();
-        let (lock, home) = (tenure.resource.clone(), tenure.home.clone());
-        let keeper = tenure.keep(guard, Arc::clone(&answerer), parting);
+        let keeper = tenure.clone().keep(guard, Arc::clone(&answerer), parting);
         Self {
             address: bound(&listener).unwrap_or(SocketAddr::from(([0; 4], 0))),
-            lock,
+            tenure,
             ops_address: ops.as_ref().and_then(bound),
             ops: ops
                 .map(|ops_listener| tokio::spawn(ops::serve(ops_listener, Arc::clone(&answerer)))),
@@ -127,7 +121,6 @@ impl Proxy {
             answerer,
             stop,
             part,
-            home,
         }
     }
 }
@@ -148,7 +141,7 @@ impl Proxy {
     /// The lock that it holds on the upstream.
     #[must_use]
     pub fn lock(&self) -> &str {
-        &self.lock
+        &self.tenure.resource
     }
 
     /// Lets what is under way end, and gives the lock back. What does not end in time makes this
@@ -168,18 +161,29 @@ impl Proxy {
         }
         let closed = self.answerer.fence.close().await;
         match (closed, guard) {
-            (Ok(()), Some(guard)) if drained => {
-                match guard.release().await {
-                    Ok(_) => forget(&self.home),
-                    Err(error) => tracing::warn!(%error, "the lock on the upstream ends by itself"),
-                }
-                Stopped::Clean
-            }
+            (Ok(()), Some(guard)) if drained => give_back(&self.tenure, guard).await,
             (closed, guard) => {
                 // Given back, it would say that nothing is in flight.
                 drop(guard.map(Guard::into_grant));
                 unclean(closed)
             }
+        }
+    }
+}
+
+/// Gives the lock back, with nothing in flight any more. It is said before: whoever waits for the
+/// lock looks at once.
+async fn give_back(tenure: &Tenure, guard: Guard) -> Stopped {
+    let vouched = tenure.vouch(guard.token()).await;
+    match guard.release().await {
+        Ok(_) => tenure.home.forget(),
+        Err(error) => tracing::warn!(%error, "the lock on the upstream ends by itself"),
+    }
+    match vouched {
+        Ok(()) => Stopped::Clean,
+        Err(error) => {
+            tracing::warn!(%error, "the service was not told that nothing is in flight");
+            Stopped::Untold
         }
     }
 }
@@ -204,6 +208,9 @@ pub enum Stopped {
     /// Of this process nothing is in flight, but what was before it had not settled yet. The next
     /// proxy waits out the settle time.
     Settling,
+    /// Nothing is in flight, and the service does not know it. The next proxy waits out the settle
+    /// time, since the end of the lock alone does not say it.
+    Untold,
     /// The next proxy waits out the settle time.
     Unclean,
 }
@@ -216,7 +223,7 @@ impl Answerer {
             self.fence.hold_newer_for(wait);
         }
         if left.late {
-            self.checks.distrust_for(self.limits.lock_ttl);
+            self.checks.distrust_for(left.believed_for(&self.limits));
         }
         if !left.by_us {
             self.warn_of_another_directory(token, home);
@@ -282,13 +289,6 @@ fn open(home: &Home, limits: &Limits) -> Result<RedbFence, StartError> {
         OpenError::InUse { .. } => StartError::in_use(Some(home.client_id()), home.dir()),
         error => StartError::Fence(chain(&error)),
     })
-}
-
-/// The next start asks for the lock without looking for this grant.
-fn forget(home: &Home) {
-    if let Err(error) = home.forget_last_request() {
-        tracing::warn!(%error, "the next start looks for the grant that was given back");
-    }
 }
 
 /// Nothing was let through, so what the file said of the last end still holds.

@@ -97,6 +97,14 @@ impl Rules {
         list.split(',').map(method).collect()
     }
 
+    /// The first of these patterns that can never count, and the one before it that takes all of
+    /// its paths: the places of both.
+    #[must_use]
+    pub fn idle(protect: &[Pattern]) -> Option<(usize, usize)> {
+        let before = |of: usize| (0..of).find(|at| protect[*at].takes_all_of(&protect[of]));
+        (0..protect.len()).find_map(|of| Some((of, before(of)?)))
+    }
+
     /// What this request asks of the fence, from its head alone.
     pub(crate) fn demand(&self, head: &Parts) -> Result<Demand, Problem> {
         if self.read_methods.contains(&head.method) {

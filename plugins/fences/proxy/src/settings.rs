@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const LOCK_TTL_MIN: Duration = Duration::from_secs(1);
-const TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// No time that is set is longer.
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// With a smaller buffer the HTTP library does not start.
 const HEAD_BYTES_MIN: usize = 8 * 1024;
 

@@ -6,10 +6,12 @@
 use crate::answer::Answerer;
 use crate::gate::Gate;
 use crate::home::{Home, LastRequest};
-use crate::settings::Limits;
+use crate::settings::{Limits, TIME_MAX};
 use crate::start_error::StartError;
+use crate::witness;
 use leasehold_client::wire::{Code, EndedHow, GrantRecord, GrantState};
 use leasehold_client::{Client, Error, GrantsFilter, Guard, State};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -21,9 +23,14 @@ pub(crate) const LOCK_PREFIX: &str = "fence-proxy/";
 const WAIT: Duration = Duration::from_secs(60);
 /// How many grants of the lock are looked at.
 const HISTORY: usize = 64;
+/// What a grant tells its successors: the TTL of its holder, and how long its writes may settle.
+const TTL_MS: &str = "ttl_ms";
+const SETTLE_MS: &str = "settle_ms";
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often to look whether a late renewal has arrived after all.
 const RECHECK: Duration = Duration::from_millis(50);
+
+type History = Vec<GrantRecord<'static>>;
 
 /// What has to be known to hold the lock.
 #[derive(Debug, Clone)]
@@ -32,8 +39,8 @@ pub(crate) struct Tenure {
     pub(crate) home: Home,
     pub(crate) resource: String,
     pub(crate) ttl: Duration,
-    /// How long after its end a grant may still have a write in flight.
-    pub(crate) lingers: Duration,
+    /// How long after the end of its grant a proxy with these settings may have a write in flight.
+    pub(crate) settle: Duration,
 }
 
 /// The lock, newly got.
@@ -53,27 +60,38 @@ pub(crate) struct Left {
     pub(crate) by_us: bool,
     /// Somebody may go on for a TTL, because its grant was ended by others.
     pub(crate) late: bool,
+    /// The longest that those who stood before it said of their writes.
+    pub(crate) settle: Duration,
+    /// The longest TTL of their grants.
+    pub(crate) ttl: Duration,
 }
 
 impl Left {
     /// What is assumed where nothing is known.
-    const WORST: Self = Self { clean: false, by_us: false, late: true };
-    const WELL: Self = Self { clean: true, by_us: true, late: false };
+    const WORST: Self = Self { clean: false, by_us: false, late: true, ..Self::WELL };
+    const WELL: Self =
+        Self { clean: true, by_us: true, late: false, settle: Duration::ZERO, ttl: Duration::ZERO };
 
-    /// With what the data directory says of it. `found` is that the grant of the process before
-    /// was still live.
-    pub(crate) fn on(self, closed_cleanly: bool, found: bool) -> Self {
-        // Given back although writes were in flight: not by the one that had them, but by a start
-        // that came to nothing, or one on a copy. Whoever had them learns of it when it renews.
-        let given_back = self.clean && self.by_us && !closed_cleanly;
-        let clean = self.clean && closed_cleanly && !found;
-        Self { clean, late: self.late || found || given_back, ..self }
+    /// With what the data directory says of it. `found` is the TTL of the grant of the process
+    /// before, if that was still live.
+    pub(crate) fn on(self, closed_cleanly: bool, found: Option<Duration>) -> Self {
+        // In order although writes were in flight: not of the one that had them, but of a copy.
+        // Whoever had them learns of its end when it renews.
+        let other = self.clean && self.by_us && !closed_cleanly;
+        let clean = self.clean && closed_cleanly && found.is_none();
+        let ttl = self.ttl.max(found.unwrap_or_default());
+        Self { clean, late: self.late || found.is_some() || other, ttl, ..self }
     }
 
     /// How long newer tokens wait for what may still be in flight; nothing if nothing is.
     pub(crate) fn hold(&self, limits: &Limits) -> Option<Duration> {
-        let late = if self.late { limits.lock_ttl } else { Duration::ZERO };
-        (!self.clean).then(|| limits.after_another() + late)
+        let late = if self.late { self.believed_for(limits) } else { Duration::ZERO };
+        (!self.clean).then(|| limits.after_another().max(self.settle) + late)
+    }
+
+    /// How long somebody whose grant was ended by others may go on.
+    pub(crate) fn believed_for(&self, limits: &Limits) -> Duration {
+        limits.lock_ttl.max(self.ttl)
     }
 }
 
@@ -129,14 +147,33 @@ impl Tenure {
     async fn ask_anew(&self, wait: Duration) -> Result<Guard, StartError> {
         let id = leasehold_client::new_request_id();
         let id = id.map_err(|error| StartError::Service(Box::new(error)))?;
-        let request = LastRequest { id, ttl: self.ttl };
+        let request = LastRequest { id, ttl: self.ttl, settle: Some(self.settle) };
         self.home.set_last_request(&request).map_err(StartError::Home)?;
         self.ask(&request, wait).await.map_err(|error| self.refused(error))
     }
 
     async fn ask(&self, request: &LastRequest, wait: Duration) -> Result<Guard, Error> {
-        let asked = self.client.acquire(&self.resource).ttl(request.ttl).wait(wait);
-        asked.request_id(&request.id).guard().await
+        let mut asked = self.client.acquire(&self.resource).ttl(request.ttl).wait(wait);
+        if let Some(settle) = request.settle {
+            asked = asked.metadata(TTL_MS, request.ttl.as_millis().to_string());
+            asked = asked.metadata(SETTLE_MS, settle.as_millis().to_string());
+        }
+        let guard = asked.request_id(&request.id).guard().await;
+        if let Err(Error::Held(_)) = &guard {
+            // It came to nothing: a later start that repeated it would take what it gets for the
+            // grant of a process before.
+            self.home.forget();
+        }
+        guard
+    }
+
+    /// Says that nothing is in flight any more of the tenure with this token.
+    pub(crate) async fn vouch(&self, token: u64) -> Result<(), Error> {
+        witness::vouch(&self.client, &self.witness(), token).await
+    }
+
+    fn witness(&self) -> String {
+        witness::lock_of(self.resource.strip_prefix(LOCK_PREFIX).unwrap_or(&self.resource))
     }
 
     fn refused(&self, error: Error) -> StartError {
@@ -154,12 +191,10 @@ impl Tenure {
     /// Looks at how the grant before this one ended. What the service does not tell counts as the
     /// worst; `own` is a grant of this very process, which knows what it left in flight.
     pub(crate) async fn left_before(&self, token: u64, own: Option<u64>) -> Left {
-        let resource = Some(self.resource.clone());
-        let filter = GrantsFilter { resource, limit: Some(HISTORY), ..GrantsFilter::default() };
-        match self.client.grants(filter).next_page().await {
-            Ok(page) => {
-                let grants: Vec<_> = page.iter().flat_map(|page| &page.value.items).collect();
-                self.left_by(&grants, token, own)
+        match self.histories().await {
+            Ok((grants, witnesses)) => {
+                let witnesses = witness::vouched_for(&witnesses.iter().collect::<Vec<_>>());
+                self.left_by(&grants.iter().collect::<Vec<_>>(), &witnesses, token, own)
             }
             Err(error) => {
                 tracing::warn!(%error, "the history of the lock cannot be read: the worst is assumed");
@@ -168,8 +203,28 @@ impl Tenure {
         }
     }
 
-    /// `grants` are the latest of the lock, newest first; `token` is that of the present one.
-    fn left_by(&self, grants: &[&GrantRecord<'_>], token: u64, own: Option<u64>) -> Left {
+    /// Of the lock, and of the one that vouches for it.
+    async fn histories(&self) -> Result<(History, History), Error> {
+        Ok((self.history(&self.resource).await?, self.history(&self.witness()).await?))
+    }
+
+    /// The latest grants of a lock, newest first.
+    async fn history(&self, lock: &str) -> Result<History, Error> {
+        let resource = Some(lock.to_owned());
+        let filter = GrantsFilter { resource, limit: Some(HISTORY), ..GrantsFilter::default() };
+        let page = self.client.grants(filter).next_page().await?;
+        Ok(page.map(|page| page.value.items).unwrap_or_default())
+    }
+
+    /// `grants` are the latest of the lock, newest first; `vouched` are the tokens of those that
+    /// were left in order, and `token` is that of the present one.
+    fn left_by(
+        &self,
+        grants: &[&GrantRecord<'_>],
+        vouched: &BTreeSet<u64>,
+        token: u64,
+        own: Option<u64>,
+    ) -> Left {
         let now = grants.iter().find(|grant| grant.token == token).map(|grant| grant.granted_at);
         let before: Vec<_> = grants.iter().filter(|grant| grant.token < token).collect();
         let Some(last) = before.first() else {
@@ -180,21 +235,30 @@ impl Tenure {
             return Left::WELL;
         }
         // Not only the last one: a short one may have come between it and what is in flight.
-        let lingers = u64::try_from(self.lingers.as_millis()).unwrap_or(u64::MAX);
         let is_recent = |grant: &GrantRecord<'_>| match (grant.ended_at, now) {
-            (Some(ended), Some(now)) => ended.0.saturating_add(lingers) >= now.0,
+            (Some(ended), Some(now)) => ended.0.saturating_add(self.lingers_ms(grant)) >= now.0,
             _ => true,
         };
         let full = before.len() + 1 >= HISTORY && before.iter().all(|g| is_recent(g));
         let count = |grant: &GrantRecord<'_>| grant.token == last.token || is_recent(grant);
-        let mut counted = before.iter().filter(|grant| count(grant));
+        let counted = || before.iter().filter(|grant| count(grant));
+        let longest = |name| counted().filter_map(|grant| said(grant, name)).max();
         let last_tenure = self.home.last_tenure().unwrap_or_default();
         let ours = last.client_id == self.client.client_id() && last.token == last_tenure;
         Left {
-            clean: !full && counted.clone().all(|grant| was_released(grant)),
+            clean: !full && counted().all(|grant| was_left_in_order(grant, vouched)),
             by_us: ours || token == last_tenure,
-            late: full || counted.any(|grant| was_taken_away(grant)),
+            late: full || counted().any(|grant| may_go_on(grant, vouched)),
+            settle: longest(SETTLE_MS).unwrap_or_default(),
+            ttl: longest(TTL_MS).unwrap_or_default(),
         }
+    }
+
+    /// How long after its end a write under this grant may be in flight.
+    fn lingers_ms(&self, grant: &GrantRecord<'_>) -> u64 {
+        let longest = |own: Duration, name| own.max(said(grant, name).unwrap_or_default());
+        let lingers = longest(self.settle, SETTLE_MS) + longest(self.ttl, TTL_MS);
+        u64::try_from(lingers.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Keeps the gate open while the lock is held, and gets the lock again when it is lost, until
@@ -236,13 +300,23 @@ impl Tenure {
     }
 }
 
-fn was_released(grant: &GrantRecord<'_>) -> bool {
-    grant.state == GrantState::Ended && grant.how == Some(EndedHow::Released)
+/// That it was released says nothing alone: that may have been anybody.
+fn was_left_in_order(grant: &GrantRecord<'_>, vouched: &BTreeSet<u64>) -> bool {
+    grant.state == GrantState::Ended
+        && grant.how == Some(EndedHow::Released)
+        && vouched.contains(&grant.token)
 }
 
-/// Its holder learns of it only when it next renews.
-fn was_taken_away(grant: &GrantRecord<'_>) -> bool {
-    !matches!(grant.how, Some(EndedHow::Released | EndedHow::Expired))
+/// Its holder may learn of its end only when it next renews.
+fn may_go_on(grant: &GrantRecord<'_>, vouched: &BTreeSet<u64>) -> bool {
+    !was_left_in_order(grant, vouched) && grant.how != Some(EndedHow::Expired)
+}
+
+/// What a proxy has attached to its grant about itself.
+fn said(grant: &GrantRecord<'_>, name: &str) -> Option<Duration> {
+    let mut pairs = grant.metadata.iter().flat_map(|metadata| &metadata.0);
+    let (_, text) = pairs.find(|(known, _)| known == name)?;
+    text.parse().ok().map(|ms| Duration::from_millis(ms).min(TIME_MAX))
 }
 
 /// Returns once the lock is lost. The gate closes when so little of the validity is left that

@@ -1,10 +1,11 @@
 //! How an upstream was left, as the history of its lock tells it.
 
 use super::*;
-use leasehold_client::wire::{Mode, Time};
+use leasehold_client::wire::{Metadata, Mode, Time};
 use tempfile::TempDir;
 
 const LINGERS: Duration = Duration::from_secs(40);
+const SETTLE: Duration = Duration::from_secs(30);
 /// When the present grant was made; its token is 100.
 const NOW_MS: u64 = 1_000_000;
 const NOW: u64 = 100;
@@ -18,7 +19,7 @@ fn tenure() -> (Tenure, TempDir) {
     let client = client.build().expect("a client");
     let ttl = Duration::from_secs(10);
     let resource = "fence-proxy/http://a:80".to_owned();
-    (Tenure { client, home, resource, ttl, lingers: LINGERS }, dir)
+    (Tenure { client, home, resource, ttl, settle: SETTLE }, dir)
 }
 
 /// A grant that ended so long before the present one.
@@ -52,15 +53,30 @@ fn live(token: u64, by: &str) -> GrantRecord<'static> {
     }
 }
 
-/// How the present grant finds the upstream; `before` are the others, newest first.
+/// With what it says about itself.
+fn saying(
+    grant: GrantRecord<'static>,
+    pairs: &[(&'static str, &'static str)],
+) -> GrantRecord<'static> {
+    let pairs = pairs.iter().map(|(name, text)| ((*name).into(), (*text).into()));
+    GrantRecord { metadata: Some(Metadata(pairs.collect())), ..grant }
+}
+
+/// How the present grant finds the upstream; `before` are the others, newest first, and all that
+/// were released were left in order.
 fn left(tenure: &Tenure, before: Vec<GrantRecord<'static>>) -> Left {
+    left_by(tenure, before, (0..NOW).collect())
+}
+
+/// The same, where only these are known to have been left in order.
+fn left_by(tenure: &Tenure, before: Vec<GrantRecord<'static>>, vouched: BTreeSet<u64>) -> Left {
     let present = live(NOW, tenure.client.client_id());
     let all: Vec<_> = [present].into_iter().chain(before).collect();
-    tenure.left_by(&all.iter().collect::<Vec<_>>(), NOW, None)
+    tenure.left_by(&all.iter().collect::<Vec<_>>(), &vouched, NOW, None)
 }
 
 #[test]
-fn what_was_given_back_was_left_in_order() {
+fn what_was_given_back_and_vouched_for_was_left_in_order() {
     let (tenure, _dir) = tenure();
     let me = tenure.client.client_id().to_owned();
     let released = ended(99, &me, EndedHow::Released, Duration::from_secs(1));
@@ -68,6 +84,57 @@ fn what_was_given_back_was_left_in_order() {
     assert_eq!(Left::WELL.hold(&Limits::default()), None);
     let of_another = GrantRecord { client_id: "other".into(), ..released };
     assert_eq!(left(&tenure, vec![of_another]), Left { by_us: false, ..Left::WELL });
+}
+
+#[test]
+fn what_was_given_back_alone_may_have_been_so_by_anybody() {
+    let (tenure, _dir) = tenure();
+    let limits = Limits::default();
+    let me = tenure.client.client_id().to_owned();
+    let ended = |how| ended(99, &me, how, Duration::from_secs(1));
+    for vouched in [vec![], vec![98, 100]] {
+        let left = left_by(&tenure, vec![ended(EndedHow::Released)], vouched.into_iter().collect());
+        assert_eq!(left, Left { clean: false, late: true, ..Left::WELL });
+        assert_eq!(left.hold(&limits), Some(limits.after_another() + limits.lock_ttl));
+    }
+    // Nor does a word for it make an order of another end.
+    for how in [EndedHow::Forced, EndedHow::Expired] {
+        assert!(!left_by(&tenure, vec![ended(how)], [99].into()).clean, "{how:?}");
+    }
+}
+
+#[test]
+fn a_witness_names_the_token_of_a_tenure() {
+    let said = [
+        saying(live(1, "a"), &[("token", "97")]),
+        live(2, "a"),
+        saying(live(3, "b"), &[("other", "98"), ("token", "99")]),
+        saying(live(4, "b"), &[("token", "-1")]),
+    ];
+    let vouched = witness::vouched_for(&said.iter().collect::<Vec<_>>());
+    assert_eq!(vouched, BTreeSet::from([97, 99]));
+}
+
+#[test]
+fn those_who_stood_before_the_upstream_say_how_long_they_may_go_on() {
+    let (tenure, _dir) = tenure();
+    let limits = Limits::default();
+    let forced = |pairs| saying(ended(99, "other", EndedHow::Forced, LINGERS * 2), pairs);
+    let hold = |pairs| left(&tenure, vec![forced(pairs)]).hold(&limits).map(|hold| hold.as_secs());
+    let own = (limits.after_another() + limits.lock_ttl).as_secs();
+    assert_eq!(hold(&[("ttl_ms", "600000"), ("settle_ms", "700000")]), Some(1300));
+    // Of what is shorter, absent or no number the own counts, and nothing is longer than a day.
+    for pairs in [&[("ttl_ms", "1"), ("settle_ms", "1")][..], &[], &[("ttl_ms", "-1")]] {
+        assert_eq!(hold(pairs), Some(own), "{pairs:?}");
+    }
+    let endless = [("ttl_ms", "18446744073709551615")];
+    assert_eq!(hold(&endless), Some(limits.after_another().as_secs() + 24 * 60 * 60));
+    // One that settles for longer stays in sight for longer.
+    let released = || ended(99, "other", EndedHow::Released, Duration::from_secs(1));
+    let expired = |pairs| saying(ended(98, "other", EndedHow::Expired, LINGERS * 2), pairs);
+    assert!(left(&tenure, vec![released(), expired(&[])]).clean);
+    let long = left(&tenure, vec![released(), expired(&[("settle_ms", "100000")])]);
+    assert_eq!((long.clean, long.settle), (false, Duration::from_secs(100)));
 }
 
 #[test]
@@ -95,7 +162,7 @@ fn a_short_tenure_does_not_hide_the_one_before_it() {
     let short = || ended(99, &me, EndedHow::Released, Duration::from_secs(1));
     for (how, late) in [(EndedHow::Expired, false), (EndedHow::Forced, true)] {
         let recent = ended(98, "other", how, LINGERS);
-        let expected = Left { clean: false, by_us: true, late };
+        let expected = Left { clean: false, late, ..Left::WELL };
         assert_eq!(left(&tenure, vec![short(), recent]), expected, "{how:?}");
         let settled = ended(98, "other", how, LINGERS + Duration::from_millis(1));
         assert_eq!(left(&tenure, vec![short(), settled]), Left::WELL, "{how:?}");
@@ -106,16 +173,24 @@ fn a_short_tenure_does_not_hide_the_one_before_it() {
 fn what_the_directory_says_counts_as_well() {
     let in_flight = Left { clean: false, ..Left::WELL };
     let late = Left { late: true, ..in_flight };
-    assert_eq!(Left::WELL.on(true, false), Left::WELL);
+    assert_eq!(Left::WELL.on(true, None), Left::WELL);
     // Its grant was still live: whoever has it is not told of its end.
-    assert_eq!(Left::WELL.on(true, true), late);
-    assert_eq!(in_flight.on(false, true), late);
-    assert_eq!(in_flight.on(false, false), in_flight);
-    // Given back, but not by the one that had writes in flight.
-    assert_eq!(Left::WELL.on(false, false), late);
+    let ttl = Duration::from_secs(600);
+    let found = Left { ttl, ..late };
+    assert_eq!(Left::WELL.on(true, Some(ttl)), found);
+    assert_eq!(in_flight.on(false, Some(ttl)), found);
+    assert_eq!(in_flight.on(false, None), in_flight);
+    // Of the TTLs of the two that may be meant the longer one counts, whichever that is.
+    let limits = Limits::default();
+    let hold = |ttl| Left::WELL.on(true, Some(ttl)).hold(&limits);
+    assert_eq!(hold(ttl), Some(limits.after_another() + ttl));
+    assert_eq!(hold(Duration::ZERO), Some(limits.after_another() + limits.lock_ttl));
+    assert_eq!(found.believed_for(&limits), ttl);
+    // In order, but not of the one that had writes in flight.
+    assert_eq!(Left::WELL.on(false, None), late);
     // The directory of a successor says nothing of another one.
     let another = Left { by_us: false, ..Left::WELL };
-    assert_eq!(another.on(false, false), Left { clean: false, ..another });
+    assert_eq!(another.on(false, None), Left { clean: false, ..another });
 }
 
 #[test]

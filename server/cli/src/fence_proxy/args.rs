@@ -216,12 +216,21 @@ fn rules(given: &ArgMatches) -> Result<Rules, Failure> {
             .map_err(|why| Failure::Usage(format!("--makes-only: {why}")))?;
     }
     if let Some(patterns) = given.get_many::<String>("protect") {
-        rules.protect = patterns
-            .map(|text| Pattern::parse(text))
-            .collect::<Result<_, _>>()
+        rules.protect = protect(&patterns.map(String::as_str).collect::<Vec<_>>())
             .map_err(|why| Failure::Usage(format!("--protect: {why}")))?;
     }
     Ok(rules)
+}
+
+fn protect(texts: &[&str]) -> Result<Vec<Pattern>, String> {
+    let patterns = texts.iter().map(|text| Pattern::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    match Rules::idle(&patterns) {
+        None => Ok(patterns),
+        Some((idle, before)) => Err(format!(
+            "`{}` never counts: `{}` stands before it and takes all of its paths",
+            texts[idle], texts[before]
+        )),
+    }
 }
 
 fn limits(given: &ArgMatches) -> Result<Limits, Failure> {
@@ -278,6 +287,9 @@ mod tests {
         ] {
             assert!(refused(&args).starts_with(flag), "{args:?}: {}", refused(&args));
         }
+        let idle =
+            refused(&["--protect", "/b", "--protect", "/a/**", "--protect", "/a/{id}=a/{id}"]);
+        assert!(idle.starts_with("--protect: `/a/{id}=a/{id}` never counts: `/a/**`"), "{idle}");
         let none = command().try_get_matches_from(["fence-proxy"]).expect("no flag at all");
         assert!(
             matches!(settings(&none), Err(Failure::Usage(detail)) if detail.starts_with("--upstream: "))

@@ -95,6 +95,13 @@ fn stopped(how: Stopped) -> Result<(), Failure> {
             );
             Ok(())
         }
+        Stopped::Untold => {
+            complain(
+                "stopped with nothing in flight, but the service could not be told: the next start \
+                 waits as if something were",
+            );
+            Ok(())
+        }
         Stopped::Unclean => Err(Failure::Unclean(
             "stopped while writes were in flight: the next start waits for them".to_owned(),
         )),
