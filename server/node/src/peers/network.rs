@@ -18,7 +18,7 @@ use openraft::raft::{SnapshotResponse, StreamAppendResult};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Appends that may be on their way to a follower at once.
 const WINDOW: usize = 32;
@@ -27,6 +27,9 @@ const WINDOW: usize = 32;
 const APPENDED_WITHIN: Duration = Duration::from_secs(10);
 /// What is granted for a connection, whatever the question is worth.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
+/// A peer that could not be reached is tried again after this: soon enough for one that restarts,
+/// seldom enough for one that stays away.
+const CONNECT_AGAIN: Duration = Duration::from_millis(200);
 
 type RpcError = RPCError<TypeConfig>;
 
@@ -46,7 +49,7 @@ impl RaftNetworkFactory<TypeConfig> for Peers {
     type Network = Peer;
 
     async fn new_client(&mut self, target: u64, node: &Member) -> Peer {
-        Peer { line: Line::new(self.us.clone(), target, node) }
+        Peer { line: Line::new(self.us.clone(), target, node), not_before: None }
     }
 }
 
@@ -55,6 +58,9 @@ impl RaftNetworkFactory<TypeConfig> for Peers {
 #[derive(Debug)]
 pub(crate) struct Peer {
     line: Line,
+    /// After a connection that failed. openraft waits between requests of a stream, which it does
+    /// not get to where there is no connection to ask them on.
+    not_before: Option<Instant>,
 }
 
 impl RaftNetworkV2<TypeConfig> for Peer {
@@ -89,7 +95,16 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         S: Stream<Item = AppendAsk> + openraft::OptionalSend + Unpin + 'static,
     {
         Box::pin(async move {
-            let open = self.line.take(CONNECTED_WITHIN).await.map_err(failed)?;
+            if let Some(at) = self.not_before.take() {
+                runtime::sleep_until(at).await;
+            }
+            let open = match self.line.take(CONNECTED_WITHIN).await {
+                Ok(open) => open,
+                Err(cause) => {
+                    self.not_before = Some(runtime::now() + CONNECT_AGAIN);
+                    return Err(failed(cause));
+                }
+            };
             let pipeline = Pipeline { open, input, more: true, asked: VecDeque::new() };
             let state = Some((pipeline, &mut self.line));
             let told = stream::unfold(state, |state| async move {
