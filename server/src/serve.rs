@@ -4,12 +4,12 @@ use crate::args::exit;
 use crate::settings::{Raw, Settings};
 use crate::telemetry;
 use clap::ArgMatches;
+use leasehold_cli::fence_proxy::stop_signal;
 use leasehold_node::{Metrics, Node};
 use prometheus::Registry;
 use std::error::Error;
 use std::io::Write as _;
 use std::process::ExitCode;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Runs a node until a signal or a fault ends it.
 #[must_use]
@@ -130,19 +130,6 @@ fn raise_descriptor_limit(connections_max: usize) {
             needed,
             "there are fewer file descriptors than connections_max needs: connections beyond them wait"
         );
-    }
-}
-
-/// Returns at SIGTERM or SIGINT.
-async fn stop_signal() {
-    let (term, int) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    let (Ok(mut term), Ok(mut int)) = (term, int) else {
-        // Without handlers the signals end the process by themselves.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
     }
 }
 

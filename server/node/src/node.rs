@@ -522,4 +522,4 @@ pub(crate) struct Told {
 
 #[cfg(test)]
 #[path = "node_tests.rs"]
-mod tests;
+pub(crate) mod tests;

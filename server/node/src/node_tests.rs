@@ -12,7 +12,8 @@ async fn start(dir: &Path) -> Node {
     Node::start(config, metrics).await.expect("the node starts")
 }
 
-fn acquire(node: &Node, resource: &str) -> command::Acquire {
+/// An acquire without a wait, for ten minutes.
+pub(crate) fn acquire(node: &Node, resource: &str) -> command::Acquire {
     command::Acquire {
         resource: ResourceName::parse(resource).expect("a name"),
         owner: Owner {

@@ -136,7 +136,7 @@ fn raise_descriptor_limit() {
 }
 
 /// Returns at SIGTERM or SIGINT.
-async fn stop_signal() {
+pub async fn stop_signal() {
     let (term, int) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     let (Ok(mut term), Ok(mut int)) = (term, int) else {
         // Without handlers the signals end the process by themselves.

@@ -47,8 +47,6 @@ pub(crate) struct About {
     pub(crate) incarnation: u128,
     /// The highest version of commands that it can apply.
     pub(crate) commands: u16,
-    /// Its release, for those who look.
-    pub(crate) release: String,
     /// Where clients reach it.
     pub(crate) http: String,
     /// Where peers reach it.
@@ -62,9 +60,7 @@ pub(crate) struct Standing {
     pub(crate) empty: bool,
     /// Which cluster it belongs to.
     pub(crate) cluster: Option<[u8; 16]>,
-    /// Term and index of the newest committed change of members that it knows.
-    pub(crate) members_at: Option<(u64, u64)>,
-    /// Whether the caller is a member by that.
+    /// Whether the caller is a member, by the newest committed change that it knows.
     pub(crate) member: bool,
 }
 

@@ -5,7 +5,7 @@ use crate::codec::{About, Hello, Standing, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
 use crate::log::LogStore;
 use crate::state::Shared;
-use crate::types::{LogId, Member, Membership};
+use crate::types::{Member, Membership};
 use std::sync::Arc;
 
 /// The version of the commands that this binary applies, as its peers are told.
@@ -32,7 +32,6 @@ impl Identity {
         let about = About {
             incarnation,
             commands: COMMANDS,
-            release: env!("CARGO_PKG_VERSION").to_owned(),
             http: config.http.clone(),
             peer: peers.map(|peers| peers.advertise.clone()).unwrap_or_default(),
         };
@@ -69,19 +68,17 @@ impl Identity {
         self.shared.table.read().cluster().map(|cluster| cluster.0.to_be_bytes())
     }
 
-    /// The newest committed change of members that is applied here, and the members after it.
-    pub(crate) fn members(&self) -> (Option<LogId>, Membership) {
-        let stored = self.shared.membership();
-        (*stored.log_id(), stored.membership().clone())
+    /// The members by the newest committed change that is applied here.
+    fn members(&self) -> Membership {
+        self.shared.membership().membership().clone()
     }
 
     /// How this node stands, and the caller in its eyes.
     pub(super) fn standing(&self, caller: u64) -> Standing {
-        let (at, members) = self.members();
+        let members = self.members();
         Standing {
             empty: self.is_empty(),
             cluster: self.cluster(),
-            members_at: at.map(|id| (id.leader_id.term, id.index)),
             member: members.get_node(&caller).is_some(),
         }
     }
@@ -116,7 +113,7 @@ impl Identity {
     }
 
     fn is_another_life(&self, peer: u64, incarnation: u128) -> bool {
-        let members = self.members().1;
+        let members = self.members();
         members.get_node(&peer).is_some_and(|known| known.incarnation != incarnation)
     }
 }

@@ -7,9 +7,10 @@ use crate::config::{NodeConfig, PeerConfig};
 use crate::history::{Filter, History, Next};
 use crate::metrics::Metrics;
 use crate::node::Node;
+use crate::node::tests::acquire;
 use crate::runtime;
 use crate::watch::{WatchFilter, Watched};
-use leasehold_core::{ClientId, Owner, Principal, ResourceName, Token, command};
+use leasehold_core::{Principal, ResourceName, Token, command};
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -26,27 +27,6 @@ async fn start(config: NodeConfig) -> Node {
     let node = open(&config).await;
     node.take_part(&config).await.expect("the node has its place");
     node
-}
-
-fn acquire(node: &Node, resource: &str) -> command::Acquire {
-    command::Acquire {
-        resource: ResourceName::parse(resource).expect("a name"),
-        owner: Owner {
-            principal: Principal::parse("anonymous").expect("a name"),
-            client: ClientId::parse("w1").expect("a name"),
-        },
-        basis: command::Basis::Single { lease: node.new_lease_id(), ttl_ms: 600_000 },
-        mode: command::Mode::Exclusive,
-        wait: false,
-        request_id: None,
-        claim_ms: None,
-        keep_place: false,
-        holding: Vec::new(),
-        metadata: None,
-        priority: 0,
-        ttl_cap_ms: None,
-        policies: None,
-    }
 }
 
 /// Takes a lock with the help of whoever leads, and answers its token.
