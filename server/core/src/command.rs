@@ -337,4 +337,10 @@ pub enum Command {
         /// The tokens of the grants that it was told of.
         tokens: Vec<Token>,
     },
+    /// Whoever held a lock before the state was restored cannot believe in it any more, by the
+    /// leader's clock: from here on locks are granted.
+    EndHold {
+        /// The term of the decision.
+        term: u64,
+    },
 }

@@ -52,6 +52,9 @@ pub struct Head {
     pub last_ended: u64,
     /// The largest wall clock seen, in milliseconds.
     pub at_ms: u64,
+    /// After a restore: for how long a leader grants nothing from its takeover on, in
+    /// milliseconds.
+    pub hold_ms: u64,
 }
 
 /// A lease, without what is on it: grants and tickets name their lease.

@@ -167,6 +167,9 @@ impl LockTable {
     #[must_use]
     pub fn sure_refusal(&self, asked: &Acquire) -> Option<Refusal> {
         let (state, limits) = (&self.state, &self.state.limits);
+        if state.head.hold_ms > 0 {
+            return Some(Refusal::OnHold { hold_ms: state.head.hold_ms });
+        }
         let lock = state.locks.get(&asked.resource);
         let queue_length = lock.map_or(0, Lock::line_len);
         let full = |bound, used: usize, max: u64| {

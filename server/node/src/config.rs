@@ -32,6 +32,8 @@ pub struct NodeConfig {
     pub events_max: u64,
     /// Records of the audit that are kept.
     pub audit_max: u64,
+    /// Log entries from one digest of the state to the next, at which nodes compare; 0 for none.
+    pub digest_every: u64,
 }
 
 /// Other nodes, and the way to them.
@@ -81,6 +83,7 @@ impl NodeConfig {
             snapshot_log_bytes: 32 << 20,
             events_max: 262_144,
             audit_max: 100_000,
+            digest_every: 16_384,
         }
     }
 

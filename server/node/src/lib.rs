@@ -13,8 +13,10 @@
 //! | `propose`, `batcher` | commands gather into log entries; who goes first; into Raft |
 //! | `hub` | the leader's memory: deadlines, sleeping requests, things due |
 //! | `keeper` | the task that proposes what is due, and measures outages |
+//! | [`backup`] | backups, and new clusters from them |
 //! | [`Forwarded`] (`forward`), `peers` | what is passed on to the leader; the way to other nodes |
 //! | `follower_reads` | linearizable reads on a node that does not lead |
+//! | `digests` | whether the nodes have the same state |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
 //! | `log`, `state`, `history`, `open` | redb: the Raft log, snapshots, ended grants |
 //! | `reserve` | disk space that is kept for what frees locks |
@@ -26,12 +28,14 @@
 mod acquire;
 mod administer;
 pub mod answer;
+pub mod backup;
 mod batch;
 mod batcher;
 mod change;
 mod codec;
 mod config;
 mod confirm;
+mod digests;
 mod fatal;
 mod follower_reads;
 mod forward;

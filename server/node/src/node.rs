@@ -1,6 +1,7 @@
 //! The handle that the rest of the service talks to.
 
 use crate::answer::Failure;
+use crate::backup::Turn;
 use crate::batcher::Batcher;
 use crate::config::NodeConfig;
 use crate::confirm::Confirmer;
@@ -58,6 +59,7 @@ pub(crate) struct Inner {
     pub(crate) raft: crate::Raft,
     pub(crate) identity: Arc<Identity>,
     pub(crate) leading: watch::Receiver<Option<CommittedLeader>>,
+    pub(crate) backups: Turn,
     stop_peers: watch::Sender<bool>,
     pub(crate) reserve: Reserve,
     fatal: Fatal,
@@ -163,6 +165,7 @@ impl Node {
             sizes: Sizes::default(),
             keep_changes: config.events_max,
             keep_audits: config.audit_max,
+            digest_every: config.digest_every,
         };
         let opened = runtime::blocking(move || open(setup)).await.ok_or(StartError::Lost)??;
         let identity = Arc::new(Identity::new(
@@ -265,6 +268,7 @@ impl Node {
             raft,
             identity,
             leading,
+            backups: Turn::default(),
             stop_peers,
             reserve,
             fatal,
@@ -287,6 +291,7 @@ impl Node {
             seed: config.limits.clone(),
         };
         self.spawn_vital("leadership", leadership.run());
+        self.spawn_vital("digests", self.clone().compare_digests(config.dir.clone()));
         self.spawn_vital("batcher", inner.batcher.clone().run());
         if let Some((log, machine)) = self.stores() {
             self.spawn_vital("keeper", self.keeper(config, log, machine).run());
@@ -304,6 +309,11 @@ impl Node {
                 fatal.report(&StorageFault::new(name, "keep the task running", what));
             }
         });
+    }
+
+    /// Reports what this node must stop for.
+    pub(crate) fn report(&self, fault: &StorageFault) {
+        self.inner.fatal.report(fault);
     }
 
     fn stores(&self) -> Option<(LogStore, StateMachine)> {

@@ -10,6 +10,7 @@ use super::raft::{
     vote_in, vote_out,
 };
 use super::{DecodeError, Format, decode_entry, encode_entry, versioned, write_bare};
+use crate::digests::KnownDigests;
 use crate::history::{Parcel, Reach};
 use crate::state::Totals;
 use crate::types::{
@@ -111,6 +112,8 @@ pub(crate) enum Ask {
     Session,
     /// Up to which entry must be applied for a read to see all that was answered before it?
     ReadIndex,
+    /// Which digests of its state does it remember?
+    Digests,
 }
 
 /// What a snapshot will be once all of its chunks are there.
@@ -135,6 +138,8 @@ pub(crate) enum Told {
     GoOn,
     /// The entry up to which a reader has to wait.
     ReadIndex(u64),
+    /// Digests of its state.
+    Digests(KnownDigests),
     /// It could not: it is stopping, or has not started.
     Unable(String),
 }
@@ -200,6 +205,7 @@ enum SentTold {
     Unable(String),
     ReadIndex(u64),
     Reach { ended_at_ms: u64, token: u64, revision: u64 },
+    Digests { version: u16, known: Vec<(u64, u128)> },
 }
 
 const APPEND: u8 = 1;
@@ -215,6 +221,7 @@ const WELCOME: u8 = 9;
 const SESSION: u8 = 15;
 const READ_INDEX: u8 = 16;
 const PARCEL: u8 = 17;
+const DIGESTS: u8 = 24;
 
 /// The message, and how many of the entries are in it: the rest goes into the next one.
 pub(crate) fn encode_append(ask: &AppendAsk) -> (Vec<u8>, usize) {
@@ -300,6 +307,10 @@ pub(crate) fn encode_read_index() -> Vec<u8> {
     message(READ_INDEX, &(), &[])
 }
 
+pub(crate) fn encode_digests_ask() -> Vec<u8> {
+    message(DIGESTS, &(), &[])
+}
+
 pub(crate) fn encode_told(told: &Told) -> Vec<u8> {
     message(TOLD, &told_out(told), &[])
 }
@@ -333,6 +344,10 @@ pub(crate) fn decode_ask(bytes: &[u8]) -> Result<Ask, DecodeError> {
         READ_INDEX => {
             let () = all(rest)?;
             Ask::ReadIndex
+        }
+        DIGESTS => {
+            let () = all(rest)?;
+            Ask::Digests
         }
         _ => return Err(DecodeError::Unused { what: MESSAGE.what }),
     })
@@ -494,6 +509,9 @@ fn told_out(told: &Told) -> SentTold {
         Told::Snapshot(vote) => SentTold::Installed(vote_out(vote)),
         Told::GoOn => SentTold::GoOn,
         Told::ReadIndex(index) => SentTold::ReadIndex(*index),
+        Told::Digests(KnownDigests { version, known }) => {
+            SentTold::Digests { version: *version, known: known.clone() }
+        }
         Told::Unable(why) => SentTold::Unable(why.clone()),
         Told::Reach(reach) => SentTold::Reach {
             ended_at_ms: reach.ended.0,
@@ -525,6 +543,7 @@ fn told_in(sent: SentTold) -> Told {
         SentTold::Installed(vote) => Told::Snapshot(vote_in(vote)),
         SentTold::GoOn => Told::GoOn,
         SentTold::ReadIndex(index) => Told::ReadIndex(index),
+        SentTold::Digests { version, known } => Told::Digests(KnownDigests { version, known }),
         SentTold::Unable(why) => Told::Unable(why),
         SentTold::Reach { ended_at_ms, token, revision } => {
             Told::Reach(Reach { ended: (ended_at_ms, token), revision })

@@ -88,6 +88,7 @@ impl Serving {
             }
             Ask::Chunk(chunk) => Some(self.chunk(chunk).await),
             Ask::ReadIndex => Some(told(self.host.read_index().await, Told::ReadIndex)),
+            Ask::Digests => Some(Told::Digests(self.host.shared.digests.told())),
             Ask::Session => Some(Told::Unable("a session begins with itself".to_owned())),
         }
     }
