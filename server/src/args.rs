@@ -12,6 +12,8 @@ pub mod exit {
     pub const FAILED: u8 = leasehold_cli::exit::FAILED;
     /// The disk failed a sync; nothing after it was acknowledged.
     pub const DISK: u8 = 74;
+    /// The state of this node is not that of the others.
+    pub const DIVERGED: u8 = 80;
 }
 
 const AFTER_SERVE: &str = "\
@@ -23,7 +25,9 @@ founded and change nothing later.
 LEASEHOLD_LOG chooses what is logged to standard error, e.g. `warn,leasehold=info`;
 `info,leasehold_http::refused=info` tells of every refused request with its trace_id.
 
-Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed.";
+Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed,
+80 the state of this node is not that of the others, which must never be: its data is kept, and
+nobody starts on it.";
 
 /// The version, and the commit where the build was told of one.
 fn version() -> String {

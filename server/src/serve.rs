@@ -5,7 +5,7 @@ use crate::settings::{Raw, Settings};
 use crate::telemetry;
 use clap::ArgMatches;
 use leasehold_cli::fence_proxy::stop_signal;
-use leasehold_node::{Metrics, Node};
+use leasehold_node::{Metrics, Node, StorageFault};
 use prometheus::Registry;
 use std::error::Error;
 use std::io::Write as _;
@@ -62,7 +62,7 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
         () = stop_signal() => Err(ExitCode::SUCCESS),
         fault = node.storage_failed() => {
             tracing::error!(error = %chain(&fault), "stopping at once");
-            return ExitCode::from(exit::DISK);
+            return stopped_by(&fault);
         }
     };
     if let Err(code) = taking_part {
@@ -92,7 +92,7 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
         // No drain: nothing in memory may be acknowledged any more, and the next start finds
         // what is durable.
         tracing::error!(error = %chain(&fault), "stopping at once");
-        return ExitCode::from(exit::DISK);
+        return stopped_by(&fault);
     }
     tracing::info!("stopping");
     server.drain();
@@ -109,7 +109,7 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
         }
         fault = node.storage_failed() => {
             tracing::error!(error = %chain(&fault), "stopping at once");
-            ExitCode::from(exit::DISK)
+            stopped_by(&fault)
         }
     }
 }
@@ -133,6 +133,10 @@ fn raise_descriptor_limit(connections_max: usize) {
     }
 }
 
+fn stopped_by(fault: &StorageFault) -> ExitCode {
+    ExitCode::from(if fault.is_divergence() { exit::DIVERGED } else { exit::DISK })
+}
+
 fn wrong_settings(mistakes: &[crate::settings::Mistake]) -> ExitCode {
     for mistake in mistakes {
         complain(&mistake.to_string());
@@ -146,7 +150,7 @@ fn failed(error: &dyn Error) -> ExitCode {
 }
 
 /// An error with its causes, each said once.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

@@ -108,6 +108,12 @@ pub const KEYS: &[Key] = &[
     key("watch_streams_max", "N", "1000", "Open streams of watchers"),
     key("events_max", "N", "262144", "Changes that watchers can still be told of"),
     key("audit_max", "N", "100000", "Records of the audit that are kept"),
+    key(
+        "digest_every",
+        "N",
+        "16384",
+        "Log entries after which nodes compare digests of their states; 0 never, same on each node",
+    ),
     key("drain_ms", "MS", "10000", "How long a stop waits for answers"),
     key(
         "propose_queue_max",
@@ -392,6 +398,7 @@ impl Reader<'_> {
         node.snapshot_log_bytes = self.at_least(1 << 20, "snapshot_log_bytes");
         node.events_max = self.at_least(1, "events_max");
         node.audit_max = self.at_least(1, "audit_max");
+        node.digest_every = self.at_least(0, "digest_every");
         let json_log = match self.text("log_format").as_str() {
             "text" => false,
             "json" => true,

@@ -3,6 +3,7 @@
 mod answers;
 mod kill;
 mod place;
+mod restore;
 
 use leasehold_harness::Nodes;
 
