@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use leasehold_harness::postgres::Postgres;
 use leasehold_harness::process::client_of;
 use leasehold_harness::redis::Redis;
 use leasehold_harness::{Server, Told, Value, Watcher, ask, eventually, json};
@@ -259,8 +260,36 @@ fn the_floor_is_above_what_storage_has_seen() {
     let fence = ["--fence-url", &url, "--no-wait", "--token-floor"];
     let said = refused(&restore(&file, &dir, &[&fence[..], &[&below]].concat()), 64);
     assert!(said.contains(&format!("below {seen}")), "{said}");
-    let made = document(&restore(&file, &dir, &[&fence[..], &["auto"]].concat()));
+    let other = home.path().join("other");
+    let made = document(&restore(&file, &other, &[&fence[..], &["auto"]].concat()));
     assert_eq!(made["token_floor"], seen);
+
+    // Of several the highest counts.
+    let postgres = Postgres::start();
+    let database = postgres.url();
+    assert!(run(&["fence", "install", "--postgres", &database]).status.success());
+    sealed(&database, "b", seen + 5);
+    let both = [&fence[..], &["auto", "--fence-url", &database]].concat();
+    let made = document(&restore(&file, &dir, &both));
+    assert_eq!(made["token_floor"], seen + 5);
     server.restart();
-    assert!(server.client().acquire(&ask("kept/0", "other", 60_000)).token() > seen);
+    assert!(server.client().acquire(&ask("kept/0", "other", 60_000)).token() > seen + 5);
+    // Whoever may not see all of it is told so, and nothing is made.
+    let stranger = database.replace("postgres@", "nobody@");
+    let third = home.path().join("third");
+    let asked = ["--token-floor", "auto", "--fence-url", &stranger];
+    let output = restore(&file, &third, &asked);
+    assert!(!output.status.success() && !third.exists(), "{}", text(&output.stderr));
+}
+
+/// Seals in a database with the kit.
+fn sealed(database: &str, resource: &str, token: u64) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let connected = tokio_postgres::connect(database, tokio_postgres::NoTls).await;
+        let (client, connection) = connected.expect("it listens");
+        tokio::spawn(connection);
+        let seal = format!("SELECT leasehold.seal('{resource}', {token})");
+        client.batch_execute(&seal).await.expect("it is newer");
+    });
 }

@@ -22,9 +22,8 @@ Example:
 Exit codes: 0 done, 1 refused or failed, and the data is as it was, 64 wrong use, 69 a storage could
 not be asked.";
 
-const LOSS: &str = "\
-this cluster has one member and another name. What only the lost nodes had is gone, and they must
-never come back: empty their data directories, and let them join under new ids.";
+const LOSS: &str = "what only the lost nodes had is gone. They must never come back: empty their \
+                    data directories, and let them join this cluster under new ids";
 
 /// The command.
 pub(crate) const NAME: &str = "recover";

@@ -176,8 +176,8 @@ fn refuse_content(dir: &Path) -> Result<(), RestoreFailed> {
 /// Takes away what this made. The barrier goes last, so that nobody starts on a part of it.
 fn clear(dir: &Path, made: bool) {
     let files = [log::FILE, state::FILE, history::FILE];
-    let files = files.iter().flat_map(|file| [dir.join(file), unfinished(dir, file)]);
-    let cleared = files.map(remove).all(|gone| gone) && directory::clear(dir);
+    let mut files = files.iter().flat_map(|file| [dir.join(file), unfinished(dir, file)]);
+    let cleared = files.all(remove) && directory::clear(dir);
     if cleared && made {
         // It stays if somebody has put something there.
         let _ = fs::remove_dir(dir);

@@ -168,6 +168,10 @@ async fn nothing_is_granted_while_somebody_may_still_believe() {
     let dir = home.path().join("second");
     let held = RestoreSettings { hold_ms: None, ..settings(&file, &dir) };
     assert_eq!(restore(&held).expect("the directory is new").hold_ms, 700);
+    // Whoever leads next begins anew: nobody knows how much of it was over.
+    let node = start(&dir).await;
+    take(&node, "c", 60_000).await.expect_err("the hold has begun");
+    stop(node).await;
     let before = crate::runtime::now();
     let node = start(&dir).await;
     let mut refused = 0;
