@@ -11,9 +11,10 @@ use crate::node::{Node, StartError};
 use crate::open::OpenError;
 use crate::open::support::Dice;
 use crate::watch::{WatchFilter, Watched};
-use leasehold_core::command::{Basis, EndedHow};
+use leasehold_core::command::{Basis, Caller, EndedHow, GrantRef};
 use leasehold_core::outcome::Refusal;
 use leasehold_core::{RequestId, Token};
+use openraft::async_runtime::WatchReceiver as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -47,6 +48,13 @@ async fn take(node: &Node, resource: &str, ttl_ms: u64) -> Result<u64, Failure> 
     node.acquire(Call::now(), asked, 0).await.map(|granted| granted.grant.token.0)
 }
 
+async fn give_back(node: &Node, resource: &str, token: u64) {
+    let asked = acquire(node, resource);
+    let caller = Caller { principal: asked.owner.principal, client: Some(asked.owner.client) };
+    let grant = GrantRef { resource: asked.resource, token: Token(token), caller };
+    node.release(Call::now(), grant).await.expect("it is ours");
+}
+
 /// Some locks, of which every third is given back.
 async fn work(node: &Node, locks: u64) -> u64 {
     let mut newest = 0;
@@ -54,16 +62,7 @@ async fn work(node: &Node, locks: u64) -> u64 {
         let resource = format!("busy/{n}");
         newest = take(node, &resource, 600_000).await.expect("it is free");
         if n % 3 == 0 {
-            let caller = acquire(node, &resource).owner;
-            let grant = leasehold_core::command::GrantRef {
-                resource: acquire(node, &resource).resource,
-                token: Token(newest),
-                caller: leasehold_core::command::Caller {
-                    principal: caller.principal,
-                    client: Some(caller.client),
-                },
-            };
-            node.release(Call::now(), grant).await.expect("it is ours");
+            give_back(node, &resource, newest).await;
         }
     }
     newest
@@ -342,11 +341,21 @@ async fn nobody_starts_on_a_directory_that_is_barred() {
     stop(start(&dir).await).await;
 }
 
+async fn snapshot(node: &Node) {
+    let raft = node.inner_raft();
+    raft.trigger().snapshot().await.expect("raft runs");
+    while raft.data_metrics().borrow_watched().snapshot.is_none() {
+        crate::runtime::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_node_that_is_left_begins_a_cluster_of_its_own() {
     let home = TempDir::new().expect("a directory");
     let dir = home.path().join("data");
     let node = start(&dir).await;
+    take(&node, "before the snapshot", 600_000).await.expect("it is free");
+    snapshot(&node).await;
     let newest = work(&node, 20).await;
     let cluster = node.cluster();
     // As after a crash: much of it is in the log alone.
@@ -365,7 +374,7 @@ async fn one_node_that_is_left_begins_a_cluster_of_its_own() {
 
     let auto = TokenFloor::Auto { seen: 0 };
     let recovered = recover(&RecoverSettings { floor: auto, ..wanted }).expect("it is stopped");
-    assert_eq!((recovered.node, recovered.last_token, recovered.grants), (1, newest, 13));
+    assert_eq!((recovered.node, recovered.last_token, recovered.grants), (1, newest, 14));
     let kept = recovered.kept.expect("there were files");
     assert_eq!(fs::read(kept.join("log.redb")).expect("kept"), before);
 
@@ -394,6 +403,39 @@ async fn one_backup_at_a_time_and_one_that_nobody_takes_ends() {
     // Its thread finds out with the next frame.
     while node.backup(Call::now()).await.is_err() {
         crate::runtime::yield_now().await;
+    }
+    stop(node).await;
+}
+
+/// More than one chunk and one piece can hold, and more than may be on its way at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_state_comes_back_whole() {
+    let home = TempDir::new().expect("a directory");
+    let node = start(&home.path().join("first")).await;
+    let mut tokens = Vec::new();
+    for round in 0..16 {
+        let names: Vec<String> = (0..500).map(|n| format!("large/{round}/{n}")).collect();
+        let taken = names.iter().map(|name| take(&node, name, 600_000));
+        for (name, token) in names.iter().zip(futures_util::future::join_all(taken).await) {
+            tokens.push((name.clone(), token.expect("it is free")));
+        }
+    }
+    let given_back = tokens.iter().step_by(2).map(|(name, token)| give_back(&node, name, *token));
+    futures_util::future::join_all(given_back).await;
+    let bytes = bytes_of(&node).await;
+    stop(node).await;
+    let kinds: Vec<u8> = frames(&bytes).into_iter().map(|(kind, _)| kind).collect();
+    let count = |kind| kinds.iter().filter(|one| **one == kind).count();
+    let (chunks, pieces) = (count(super::frame::STATE), count(super::frame::HISTORY));
+    assert!(chunks > 2 && pieces > 4, "{chunks} chunks, {pieces} pieces");
+
+    let (file, dir) = (home.path().join("backup"), home.path().join("second"));
+    fs::write(&file, &bytes).expect("writable");
+    assert_eq!(restore(&settings(&file, &dir)).expect("new").grants, tokens.len() / 2);
+    let node = start(&dir).await;
+    for (nth, (_, token)) in tokens.iter().enumerate().step_by(37) {
+        let how = if nth % 2 == 0 { EndedHow::Released } else { EndedHow::Restored };
+        assert_eq!(how_it_ended(&node, *token).await, Some(how), "token {token}");
     }
     stop(node).await;
 }
