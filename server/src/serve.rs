@@ -95,9 +95,12 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
         return ExitCode::from(exit::DISK);
     }
     tracing::info!("stopping");
-    server.drain();
-    node.refuse();
     let stopped = async {
+        // First, while everybody is still answered: what is asked from here on goes to the next
+        // leader, and clients lose no election.
+        node.hand_over().await;
+        server.drain();
+        node.refuse();
         server.stop(settings.drain).await;
         node.shutdown().await;
     };

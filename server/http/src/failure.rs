@@ -44,6 +44,15 @@ pub(crate) fn problem(failure: Failure) -> Problem<'static> {
             Code::RequestTimeout,
             "the time that the request had is over; nothing was done",
         ),
+        Failure::AnswerTooLarge => with_field(
+            "limit",
+            Problem::new(
+                400,
+                Code::InvalidRequest,
+                "the answer is longer than what one node passes on to another: ask with a smaller \
+                 `limit`, or ask the leader itself",
+            ),
+        ),
         Failure::Internal(cause) => {
             // One operation of a batch; a whole request is logged with its trace id instead.
             tracing::error!(cause, "operation failed");

@@ -70,6 +70,7 @@ fn what_the_node_cannot_decide() {
     check(Failure::ShuttingDown, 503, Code::ShuttingDown, soon);
     check(Failure::StorageFull, 503, Code::StorageFull, "{retry_after_ms:5000}");
     check(Failure::DeadlinePassed, 408, Code::RequestTimeout, "{}");
+    check(Failure::AnswerTooLarge, 400, Code::InvalidRequest, "{field:limit}");
     check(Failure::Internal("disk".into()), 500, Code::Internal, "{}");
     check(Failure::OutcomeUnknown { request_id: None }, 503, Code::OutcomeUnknown, soon);
     check(

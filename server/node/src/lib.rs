@@ -16,6 +16,8 @@
 //! | [`Forwarded`] (`forward`), `peers` | what is passed on to the leader; the way to other nodes |
 //! | `follower_reads` | linearizable reads on a node that does not lead |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
+//! | [`TransferError`] (`transfer`) | handing leadership over |
+//! | `contact` | how lately this node was in touch with the others |
 //! | `log`, `state`, `history`, `open` | redb: the Raft log, snapshots, ended grants |
 //! | `reserve` | disk space that is kept for what frees locks |
 //! | `codec` | every stored byte, versioned and pinned |
@@ -32,6 +34,7 @@ mod change;
 mod codec;
 mod config;
 mod confirm;
+mod contact;
 mod fatal;
 mod follower_reads;
 mod forward;
@@ -56,6 +59,7 @@ mod reserve;
 mod runtime;
 mod state;
 mod stats;
+mod transfer;
 mod types;
 mod watch;
 mod why;
@@ -74,6 +78,7 @@ pub use node::{Node, StartError};
 pub use open::{DATA_FORMAT, OpenError};
 pub use propose::QueueSettings;
 pub use stats::{Stats, Usage};
+pub use transfer::TransferError;
 pub use watch::{Watch, WatchFilter, Watched};
 pub use why::WhyStatus;
 

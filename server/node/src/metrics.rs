@@ -27,6 +27,8 @@ pub struct Metrics {
     pub(crate) passed_on: IntCounter,
     pub(crate) renewals: IntCounter,
     pub(crate) leader_changes: IntCounter,
+    pub(crate) step_downs: IntCounter,
+    pub(crate) passed_on_bytes: IntGauge,
     pub(crate) outage_seconds: prometheus::Counter,
     pub(crate) refusals: IntCounterVec,
     pub(crate) leading: IntGauge,
@@ -49,7 +51,7 @@ pub struct Metrics {
 }
 
 /// The bounds that a refusal may name, so that each exists from the start.
-pub(crate) const BOUNDS: [&str; 11] = [
+pub(crate) const BOUNDS: [&str; 12] = [
     "queue",
     "client_waiters",
     "waiters",
@@ -60,6 +62,7 @@ pub(crate) const BOUNDS: [&str; 11] = [
     "tokens",
     "domains",
     "proposals",
+    "passed_on",
     "storage",
 ];
 
@@ -118,6 +121,14 @@ impl Metrics {
             )?,
             leader_changes: make
                 .counter("leasehold_leader_changes_total", "Times that this node took over")?,
+            step_downs: make.counter(
+                "leasehold_leader_step_downs_total",
+                "Times that this node gave up leading because no quorum answered",
+            )?,
+            passed_on_bytes: make.gauge(
+                "leasehold_peer_request_bytes",
+                "Bytes of requests that other nodes pass on, arriving or being answered",
+            )?,
             outage_seconds: make
                 .seconds("leasehold_outage_seconds_total", "Time added to every deadline")?,
             refusals: make.counters(

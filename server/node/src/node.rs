@@ -2,8 +2,9 @@
 
 use crate::answer::Failure;
 use crate::batcher::Batcher;
-use crate::config::NodeConfig;
+use crate::config::{NodeConfig, Timing};
 use crate::confirm::Confirmer;
+use crate::contact::Contact;
 use crate::fatal::{Fatal, StorageFault};
 use crate::follower_reads::FollowerReads;
 use crate::forward::Answers;
@@ -23,7 +24,6 @@ use crate::state::{Shared, StateMachine};
 use crate::types::CommittedLeader;
 use futures_util::FutureExt as _;
 use leasehold_core::{Command, LeaseId, Limits, Outcome};
-use openraft::async_runtime::WatchReceiver as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,7 +54,8 @@ pub(crate) struct Inner {
     pub(crate) follower_reads: FollowerReads,
     pub(crate) history: History,
     pub(crate) metrics: Metrics,
-    pub(crate) election_max_ms: u64,
+    pub(crate) contact: Arc<Contact>,
+    pub(crate) timing: Timing,
     pub(crate) raft: crate::Raft,
     pub(crate) identity: Arc<Identity>,
     pub(crate) leading: watch::Receiver<Option<CommittedLeader>>,
@@ -184,7 +185,11 @@ impl Node {
         )
         .await
         .map_err(|cause| StartError::Raft(cause.to_string()))?;
+        identity.follow(raft.server_metrics());
+        // Only after this it has told who the members are, without whom nobody can be judged.
+        raft.with_raft_state(|_| ()).await.map_err(|cause| StartError::Raft(cause.to_string()))?;
         let stop_peers = watch::Sender::new(false);
+        let contact = Arc::new(Contact::new());
         let confirmer = Confirmer::start(raft.clone());
         if let Some(listener) = listener {
             let host = Host {
@@ -193,12 +198,15 @@ impl Node {
                 dir: config.dir.clone(),
                 confirmer: confirmer.clone(),
                 shared: opened.shared.clone(),
+                contact: contact.clone(),
+                metrics: metrics.clone(),
                 answers: answers.clone(),
             };
             listener.start(host, stop_peers.subscribe());
         }
         let (leading, led) = watch::channel(None);
-        let running = Running { raft, identity, confirmer, answers, leading: led, stop_peers };
+        let running =
+            Running { raft, identity, confirmer, contact, answers, leading: led, stop_peers };
         let node = Self::assemble(config, hub, fatal, opened, metrics, running);
         node.start_tasks(config, leading);
         Ok(node)
@@ -241,7 +249,7 @@ impl Node {
         metrics: Metrics,
         running: Running,
     ) -> Self {
-        let Running { raft, identity, confirmer, answers, leading, stop_peers } = running;
+        let Running { raft, identity, confirmer, contact, answers, leading, stop_peers } = running;
         let reserve = Reserve::new(config.dir.clone(), config.reserve_bytes, metrics.clone());
         let batcher = Batcher::new(
             Proposals::new(config.queue),
@@ -261,7 +269,8 @@ impl Node {
             follower_reads: FollowerReads::new(identity.clone()),
             history: opened.history.clone(),
             metrics,
-            election_max_ms: config.timing.election_max_ms,
+            contact,
+            timing: config.timing,
             raft,
             identity,
             leading,
@@ -277,13 +286,16 @@ impl Node {
     fn start_tasks(&self, config: &NodeConfig, leading: watch::Sender<Option<CommittedLeader>>) {
         let inner = &self.inner;
         let leadership = Leadership {
+            id: inner.id,
             raft: inner.raft.clone(),
             hub: inner.hub.clone(),
             shared: inner.shared.clone(),
             confirmer: inner.confirmer.clone(),
+            contact: inner.contact.clone(),
             metrics: inner.metrics.clone(),
             leading,
             batcher: inner.batcher.clone(),
+            timing: inner.timing,
             seed: config.limits.clone(),
         };
         self.spawn_vital("leadership", leadership.run());
@@ -334,12 +346,6 @@ impl Node {
         self.inner.id
     }
 
-    /// The node that leads, as far as this one knows.
-    #[must_use]
-    pub fn leader(&self) -> Option<u64> {
-        self.inner.raft.server_metrics().borrow_watched().current_leader
-    }
-
     /// The log is applied, and somebody leads or did so a moment ago.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -347,8 +353,7 @@ impl Node {
             return false;
         }
         let mut ready = self.inner.ready.lock();
-        let led = self.inner.leading.borrow().is_some();
-        if led || self.leader().is_some_and(|leader| leader != self.inner.id) {
+        if self.leader().is_some() {
             *ready = Some(runtime::now());
             return true;
         }
@@ -508,6 +513,7 @@ struct Running {
     raft: crate::Raft,
     identity: Arc<Identity>,
     confirmer: Confirmer,
+    contact: Arc<Contact>,
     answers: Answers,
     leading: watch::Receiver<Option<CommittedLeader>>,
     stop_peers: watch::Sender<bool>,

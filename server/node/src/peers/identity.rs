@@ -1,24 +1,66 @@
 //! Who this node is, as its peers are told, and whom of them it talks to.
+//!
+//! Members are those of the newest membership in this node's log, committed or not, as Raft itself
+//! counts them. It is read from the log when the node starts, long before anything is applied.
 
 use super::PROTOCOLS;
 use crate::codec::{About, Hello, Standing, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
 use crate::log::LogStore;
 use crate::state::Shared;
-use crate::types::{Member, Membership};
-use std::sync::Arc;
+use crate::types::{Member, TypeConfig};
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::metrics::RaftServerMetrics;
+use openraft::type_config::alias::WatchReceiverOf;
+use std::sync::{Arc, OnceLock};
 
 /// The version of the commands that this binary applies, as its peers are told.
 pub(crate) const COMMANDS: u16 = 1;
 
+/// What Raft tells of itself.
+type Told = WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>;
+
 /// This node in the eyes of others, and the others in its own.
-#[derive(Debug)]
 pub(crate) struct Identity {
     id: u64,
     about: About,
     founders: Option<u32>,
     shared: Arc<Shared>,
     log: LogStore,
+    /// Set once Raft runs.
+    raft: OnceLock<Told>,
+}
+
+/// Who calls, as the greeting says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller {
+    id: u64,
+    incarnation: u128,
+    cluster: Option<[u8; 16]>,
+}
+
+impl From<&Hello> for Caller {
+    fn from(hello: &Hello) -> Self {
+        let Hello { from, cluster, .. } = *hello;
+        Self { id: from, incarnation: hello.caller.incarnation, cluster }
+    }
+}
+
+/// What somebody may ask of this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// A member.
+    Everything,
+    /// Perhaps a member that this node does not know of yet.
+    Raft,
+    /// Nobody that this node has to do with.
+    Nothing,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl Identity {
@@ -36,7 +78,12 @@ impl Identity {
             peer: peers.map(|peers| peers.advertise.clone()).unwrap_or_default(),
         };
         let founders = peers.and_then(founders_number);
-        Self { id: config.id, about, founders, shared, log }
+        Self { id: config.id, about, founders, shared, log, raft: OnceLock::new() }
+    }
+
+    /// From here on members are those that Raft has.
+    pub(crate) fn follow(&self, raft: Told) {
+        let _ = self.raft.set(raft);
     }
 
     /// This node as a member of a cluster.
@@ -68,18 +115,42 @@ impl Identity {
         self.shared.table.read().cluster().map(|cluster| cluster.0.to_be_bytes())
     }
 
-    /// The members by the newest committed change that is applied here.
-    fn members(&self) -> Membership {
-        self.shared.membership().membership().clone()
+    /// Which life of a node is a member.
+    fn member_life(&self, id: u64) -> Option<u128> {
+        let life = |member: &Member| member.incarnation;
+        match self.raft.get() {
+            Some(raft) => raft.borrow_watched().membership_config.get_node(&id).map(life),
+            None => self.shared.membership().membership().get_node(&id).map(life),
+        }
+    }
+
+    /// What a caller may ask, by what this node knows at this moment.
+    ///
+    /// Raft's own messages are taken from callers that are no members here as well, if they name
+    /// this cluster: a node that was away may hear of new members only through one of them, and
+    /// their election may need its vote. An empty node has to take them from whoever founds a
+    /// cluster with it or takes it in. What comes of them, Raft decides by term and log. Requests
+    /// of clients and questions for the state are for members alone.
+    ///
+    /// Source: Ongaro's dissertation (2014), section 4.1.
+    pub(super) fn admits(&self, caller: &Caller) -> Admission {
+        if let Some(known) = self.member_life(caller.id) {
+            let same = known == caller.incarnation;
+            return if same { Admission::Everything } else { Admission::Nothing };
+        }
+        let ours = self.cluster();
+        if self.is_empty() || (ours.is_some() && ours == caller.cluster) {
+            return Admission::Raft;
+        }
+        Admission::Nothing
     }
 
     /// How this node stands, and the caller in its eyes.
     pub(super) fn standing(&self, caller: u64) -> Standing {
-        let members = self.members();
         Standing {
             empty: self.is_empty(),
             cluster: self.cluster(),
-            member: members.get_node(&caller).is_some(),
+            member: self.member_life(caller).is_some(),
         }
     }
 
@@ -113,8 +184,7 @@ impl Identity {
     }
 
     fn is_another_life(&self, peer: u64, incarnation: u128) -> bool {
-        let members = self.members();
-        members.get_node(&peer).is_some_and(|known| known.incarnation != incarnation)
+        self.member_life(peer).is_some_and(|known| known != incarnation)
     }
 }
 

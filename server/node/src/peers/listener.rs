@@ -1,10 +1,13 @@
 //! Where peers are answered.
 
+use super::identity::Caller;
 use super::serve::serve;
 use super::{HANDSHAKE_WITHIN, Identity, framed};
 use crate::codec::{self, Unwelcome, Welcome};
 use crate::confirm::Confirmer;
+use crate::contact::Contact;
 use crate::forward::Answers;
+use crate::metrics::Metrics;
 use crate::runtime;
 use crate::state::Shared;
 use bytes::Bytes;
@@ -37,6 +40,8 @@ pub(crate) struct Host {
     pub(crate) dir: PathBuf,
     pub(crate) confirmer: Confirmer,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) contact: Arc<Contact>,
+    pub(crate) metrics: Metrics,
     pub(crate) answers: Answers,
 }
 
@@ -112,7 +117,7 @@ async fn connection(stream: TcpStream, host: Host, full: bool) -> io::Result<()>
     };
     frames.send(Bytes::from(codec::encode_welcome(&welcome))).await?;
     match judged {
-        Ok(_) => serve(frames, host).await,
+        Ok(_) => serve(frames, host, Caller::from(&hello)).await,
         Err(_) => Ok(()),
     }
 }
