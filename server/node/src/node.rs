@@ -13,7 +13,7 @@ use crate::hub::cell::{Answer, ReplyTo};
 use crate::keeper::Keeper;
 use crate::leadership::Leadership;
 use crate::log::LogStore;
-use crate::membership::{Moved, OnItsWay, Upkeep};
+use crate::membership::{OnItsWay, Upkeep};
 use crate::metrics::Metrics;
 use crate::open::{OpenError, Opened, Setup, Sizes, open};
 use crate::peers::{Forwarder, Host, Identity, PeerListener, Peers};
@@ -34,8 +34,6 @@ use tokio::sync::{oneshot, watch};
 
 /// An outcome that is not known after this is answered as exactly that.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Recovery applies what was committed before the node stopped; a million locks take seconds.
-pub(crate) const RECOVER_WITHIN: Duration = Duration::from_secs(600);
 /// A node that has been ready stays so for this long without a leader: an election must not
 /// empty a load balancer.
 const READY_WITHOUT_LEADER: Duration = Duration::from_secs(30);
@@ -65,7 +63,6 @@ pub(crate) struct Inner {
     pub(crate) reporter: Reporter,
     pub(crate) survey: Survey,
     pub(crate) changes: OnItsWay,
-    pub(crate) moved: Moved,
     stop_peers: watch::Sender<bool>,
     pub(crate) reserve: Reserve,
     fatal: Fatal,
@@ -125,7 +122,7 @@ pub enum StartError {
     #[error(transparent)]
     Unwelcome(Box<dyn std::error::Error + Send + Sync>),
     /// The log could not be applied.
-    #[error("the log was not applied within {} s: {cause}", RECOVER_WITHIN.as_secs())]
+    #[error("the log was not applied: {cause}")]
     Recovery {
         /// What Raft says.
         cause: String,
@@ -204,7 +201,6 @@ impl Node {
             version: config.version.clone(),
             commit: config.commit.clone(),
         };
-        let moved = Moved::default();
         if let Some(listener) = listener {
             let host = Host {
                 us: identity.clone(),
@@ -214,21 +210,12 @@ impl Node {
                 shared: opened.shared.clone(),
                 answers: answers.clone(),
                 reporter: reporter.clone(),
-                moved: moved.clone(),
             };
             listener.start(host, stop_peers.subscribe());
         }
         let (leading, led) = watch::channel(None);
-        let running = Running {
-            raft,
-            identity,
-            confirmer,
-            answers,
-            reporter,
-            moved,
-            leading: led,
-            stop_peers,
-        };
+        let running =
+            Running { raft, identity, confirmer, answers, reporter, leading: led, stop_peers };
         let node = Self::assemble(config, hub, fatal, opened, metrics, running);
         node.start_tasks(config, leading);
         Ok(node)
@@ -272,8 +259,7 @@ impl Node {
         metrics: Metrics,
         running: Running,
     ) -> Self {
-        let Running { raft, identity, confirmer, answers, reporter, moved, leading, stop_peers } =
-            running;
+        let Running { raft, identity, confirmer, answers, reporter, leading, stop_peers } = running;
         let batcher = Batcher::new(
             Proposals::new(config.queue),
             hub.clone(),
@@ -298,7 +284,6 @@ impl Node {
             survey: Survey::new(identity.clone(), raft.clone()),
             changes: OnItsWay::default(),
             reporter,
-            moved,
             raft,
             identity,
             leading,
@@ -324,7 +309,14 @@ impl Node {
         };
         self.spawn_vital("leadership", leadership.run());
         self.spawn_vital("batcher", inner.batcher.clone().run());
-        self.spawn_vital("upkeep", Upkeep::new(self.clone()).run());
+        let (upkeep, mut stop) = (Upkeep::new(self.clone()).run(), inner.stop_peers.subscribe());
+        self.spawn_vital("upkeep", async move {
+            // It has the whole node: ended first, so that its files can be closed.
+            tokio::select! {
+                () = upkeep => {}
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
+        });
         if let Some((log, machine)) = self.stores() {
             self.spawn_vital("keeper", self.keeper(config, log, machine).run());
         }
@@ -552,7 +544,6 @@ struct Running {
     confirmer: Confirmer,
     answers: Answers,
     reporter: Reporter,
-    moved: Moved,
     leading: watch::Receiver<Option<CommittedLeader>>,
     stop_peers: watch::Sender<bool>,
 }

@@ -41,15 +41,25 @@ impl Place {
         Self { state: watch::Sender::new(State::Waiting("its start".to_owned())) }
     }
 
-    /// Says what the node waits for; answers whether that is news.
-    pub(crate) fn wait_for(&self, what: String) -> bool {
-        self.state.send_if_modified(|state| match state {
-            State::Waiting(known) if *known != what => {
-                *known = what;
+    /// Says what the node waits for.
+    pub(crate) fn wait_for(&self, what: &str) {
+        let news = self.state.send_if_modified(|state| match state {
+            State::Waiting(known) if known != what => {
+                what.clone_into(known);
                 true
             }
             _ => false,
-        })
+        });
+        if news {
+            tracing::info!("waiting for {what}");
+        }
+    }
+
+    /// Says it again: nothing has changed for long.
+    pub(crate) fn remind(&self) {
+        if let State::Waiting(what) = &*self.state.borrow() {
+            tracing::info!("still waiting for {what}");
+        }
     }
 
     pub(crate) fn take(&self) {
@@ -81,7 +91,7 @@ impl Place {
         match &*self.state.borrow() {
             State::Waiting(what) => Some(what.clone()),
             State::Taken => None,
-            State::Removed(removed) => Some(removed.to_string()),
+            State::Removed(removed) => Some(format!("its end: {removed}")),
         }
     }
 

@@ -32,7 +32,9 @@ impl Node {
         self.check_caught_up(id)?;
         let mut voters = base.voters.clone();
         voters.insert(id);
-        self.check_quorum(&voters).await?;
+        if self.check_quorum(&voters).await?.contains(&id) {
+            return Err(MembershipError::NotHeardOf { id });
+        }
         self.raise_ttl_min(&voters).await?;
         self.replace(&base, voters, base.nodes.clone()).await
     }

@@ -4,9 +4,11 @@ use super::PROTOCOLS;
 use crate::codec::{About, Hello, Standing, StatusAsk, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
 use crate::log::LogStore;
+use crate::membership::MEMBERS_MAX;
 use crate::state::Shared;
 use crate::types::{Member, Membership};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The version of the commands that this binary applies, as its peers are told.
@@ -20,6 +22,8 @@ pub(crate) struct Identity {
     founders: Option<u32>,
     shared: Arc<Shared>,
     log: LogStore,
+    /// Where peers say that they are, by id.
+    told: Mutex<BTreeMap<u64, Member>>,
 }
 
 impl Identity {
@@ -37,7 +41,14 @@ impl Identity {
             peer: peers.map(|peers| peers.advertise.clone()).unwrap_or_default(),
         };
         let founders = peers.and_then(founders_number);
-        Self { id: config.id, about: RwLock::new(about), founders, shared, log }
+        Self {
+            id: config.id,
+            about: RwLock::new(about),
+            founders,
+            shared,
+            log,
+            told: Mutex::default(),
+        }
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -52,6 +63,29 @@ impl Identity {
     /// Clients reach it there: a port may only be known once it is bound.
     pub(crate) fn set_http(&self, address: String) {
         self.about.write().http = address;
+    }
+
+    /// Keeps what a peer says of where it is. Whether it is a member is looked at when it counts:
+    /// strangers fill the book up to its bound and no further.
+    pub(super) fn note(&self, id: u64, about: &About) {
+        let mut told = self.told.lock();
+        let has_room = told.len() < MEMBERS_MAX || told.contains_key(&id);
+        if has_room && !about.peer.is_empty() {
+            told.insert(id, member_of(about));
+        }
+    }
+
+    /// Where peers say that they are.
+    pub(crate) fn told(&self) -> BTreeMap<u64, Member> {
+        self.told.lock().clone()
+    }
+
+    /// Where that life of a peer says that it is, which may not stand among the members yet: to
+    /// enter it there may take the very node that moved.
+    pub(super) fn told_address(&self, peer: u64, incarnation: u128) -> Option<String> {
+        let told = self.told.lock();
+        let member = told.get(&peer).filter(|member| member.incarnation == incarnation)?;
+        Some(member.peer.clone())
     }
 
     /// Asks how a peer is, and says who asks.
@@ -75,7 +109,7 @@ impl Identity {
     }
 
     /// Nothing was ever written here.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.log.last_index().is_none()
     }
 

@@ -127,7 +127,9 @@ impl Line {
     }
 
     /// The name is looked up at every attempt: the peer may have moved.
-    async fn open(&self) -> Result<(Frames, About, Standing), LineError> {
+    async fn open(&mut self) -> Result<(Frames, About, Standing), LineError> {
+        let told = self.incarnation.and_then(|life| self.us.told_address(self.peer, life));
+        self.address = told.unwrap_or_else(|| self.address.clone());
         let address = || self.address.clone();
         let connected = TcpStream::connect(&self.address).await;
         let frames = connected

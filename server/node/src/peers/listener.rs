@@ -5,7 +5,6 @@ use super::{HANDSHAKE_WITHIN, Identity, framed};
 use crate::codec::{self, Unwelcome, Welcome};
 use crate::confirm::Confirmer;
 use crate::forward::Answers;
-use crate::membership::Moved;
 use crate::runtime;
 use crate::state::Shared;
 use crate::status::Reporter;
@@ -41,8 +40,6 @@ pub(crate) struct Host {
     pub(crate) shared: Arc<Shared>,
     pub(crate) answers: Answers,
     pub(crate) reporter: Reporter,
-    /// Where peers say that they are.
-    pub(crate) moved: Moved,
 }
 
 impl PeerListener {

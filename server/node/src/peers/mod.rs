@@ -52,4 +52,4 @@ fn framed(stream: TcpStream) -> io::Result<Frames> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,11 +2,9 @@
 
 use super::Frames;
 use super::listener::Host;
-use super::member_of;
 use super::snapshot::Arriving;
 use crate::codec::{self, Ask, SnapshotAsk, StatusAsk, Told};
 use crate::history::History;
-use crate::membership;
 use crate::state::StateMachine;
 use crate::types::{AppendAsk, AppendTold, LogId, Snapshot, TypeConfig, Vote};
 use bytes::Bytes;
@@ -173,7 +171,7 @@ impl Host {
     }
 
     fn status(&self, ask: StatusAsk) -> Told {
-        membership::note(&self.moved, ask.from, member_of(&ask.about));
+        self.us.note(ask.from, &ask.about);
         Told::Status(Box::new(self.reporter.report()))
     }
 

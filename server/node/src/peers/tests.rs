@@ -18,31 +18,31 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-async fn open(config: &NodeConfig) -> Node {
+pub(crate) async fn open(config: &NodeConfig) -> Node {
     let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
     Node::open(config, metrics).await.expect("the node opens its files")
 }
 
-async fn start(config: NodeConfig) -> Node {
+pub(crate) async fn start(config: NodeConfig) -> Node {
     let node = open(&config).await;
     node.take_part(&config).await.expect("the node has its place");
     node
 }
 
 /// Takes a lock with the help of whoever leads, and answers its token.
-async fn token(node: &Node, resource: &str) -> u64 {
+pub(crate) async fn token(node: &Node, resource: &str) -> u64 {
     node.acquire(Call::now(), acquire(node, resource), 0).await.expect("a grant").grant.token.0
 }
 
-struct Cluster {
-    dirs: Vec<TempDir>,
-    founders: BTreeMap<u64, String>,
+pub(crate) struct Cluster {
+    pub(crate) dirs: Vec<TempDir>,
+    pub(crate) founders: BTreeMap<u64, String>,
     events_max: u64,
-    nodes: BTreeMap<u64, Node>,
+    pub(crate) nodes: BTreeMap<u64, Node>,
 }
 
 impl Cluster {
-    async fn of(size: u64) -> Self {
+    pub(crate) async fn of(size: u64) -> Self {
         Self::keeping(size, 262_144).await
     }
 
@@ -63,7 +63,7 @@ impl Cluster {
         cluster
     }
 
-    fn config(&self, id: u64) -> NodeConfig {
+    pub(crate) fn config(&self, id: u64) -> NodeConfig {
         let dir = self.dirs[id as usize - 1].path().join("data");
         let mut config = NodeConfig {
             reserve_bytes: 0,
@@ -81,7 +81,7 @@ impl Cluster {
     }
 
     /// One more node, that belongs to no cluster yet.
-    fn newcomer(&mut self) -> NodeConfig {
+    pub(crate) fn newcomer(&mut self) -> NodeConfig {
         let id = self.founders.len() as u64 + 1;
         let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
         self.founders.insert(id, port.local_addr().expect("bound").to_string());
@@ -93,13 +93,13 @@ impl Cluster {
         config
     }
 
-    async fn shutdown(self) {
+    pub(crate) async fn shutdown(self) {
         for node in self.nodes.into_values() {
             node.shutdown().await;
         }
     }
 
-    async fn leader(&self) -> u64 {
+    pub(crate) async fn leader(&self) -> u64 {
         loop {
             let leading = self.nodes.iter().find(|(_, node)| node.check_leading().is_ok());
             if let Some((id, _)) = leading {
@@ -235,7 +235,7 @@ async fn with_one_away(events_max: u64) -> (Cluster, u64, u64, u64) {
 }
 
 /// Waits until a node has all that another one has.
-async fn caught_up(node: &Node, with: &Node) {
+pub(crate) async fn caught_up(node: &Node, with: &Node) {
     let mut news = history(node).follow();
     while node.revision() < with.revision() {
         news.changed().await.expect("it lives");
@@ -317,9 +317,8 @@ async fn a_new_node_gets_all_of_the_history() {
     let config = cluster.newcomer();
     let node = &cluster.nodes[&leader];
     let new = open(&config).await;
-    let member = new.inner.identity.member();
     let (taken, joined) =
-        tokio::join!(new.take_part(&config), node.inner_raft().add_learner(4, member, false));
+        tokio::join!(new.take_part(&config), node.add_learner(4, &cluster.founders[&4]));
     taken.expect("it is taken in");
     joined.expect("it may learn");
     caught_up(&new, node).await;
