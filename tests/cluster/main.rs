@@ -2,6 +2,7 @@
 
 mod answers;
 mod kill;
+mod membership;
 mod place;
 
 use leasehold_harness::Nodes;
