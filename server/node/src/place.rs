@@ -121,3 +121,24 @@ impl Node {
         self.inner.place.removed().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_once_lost_is_never_taken_again() {
+        let place = Place::new();
+        place.wait_for("a quorum");
+        assert_eq!(place.waits_for().as_deref(), Some("a quorum"));
+        place.take();
+        place.wait_for("a leader");
+        assert_eq!(place.waits_for(), None, "it serves from the first time on");
+        place.remove(Removed { id: 3, by: Some(1) });
+        place.remove(Removed { id: 3, by: None });
+        place.take();
+        let said = place.waits_for().expect("it is not there any more");
+        assert!(place.is_removed() && said.contains("node 3 was removed"), "{said}");
+        assert!(said.contains("as node 1 says"), "the first word counts: {said}");
+    }
+}

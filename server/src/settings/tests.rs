@@ -81,3 +81,24 @@ fn what_the_cluster_has_counts_and_is_told_as_such() {
 fn unknown_keys_are_mistakes() {
     assert!(raw(&[], &[("LEASEHOLD_QUEUE_MAXX", "1")]).resolve().is_err());
 }
+
+#[test]
+fn a_node_that_joins_is_reached_by_others_and_founds_nothing() {
+    let join = &["--join", "http://10.0.0.1:7070", "--join", "http://10.0.0.2:7070"][..];
+    let listen = &["--peer-listen", "10.0.0.4:7071"][..];
+    let settings = raw(&[join, listen].concat(), &[]).resolve().expect("no mistakes");
+    assert_eq!(settings.join, ["http://10.0.0.1:7070", "http://10.0.0.2:7070"]);
+    let wrong = |args: &[&[&str]]| raw(&args.concat(), &[]).resolve().expect_err("a mistake");
+    for (args, said) in [
+        (&[join][..], "it needs peer_listen"),
+        (&[join, listen, &["--peers", "1=10.0.0.1:7071"]], "not both"),
+        (&[listen, &["--join", "10.0.0.1:7070"]], "is not like http://"),
+        (&[&["--peer-listen", "0.0.0.0:7071"]], "no address at which others reach"),
+        (&[&["--peer-listen", "10.0.0.1:0"]], "no address at which others reach"),
+    ] {
+        let mistakes = wrong(args);
+        assert!(mistakes.len() == 1 && mistakes[0].0.contains(said), "{said}: {mistakes:?}");
+    }
+    let elsewhere = ["--peer-listen", "0.0.0.0:7071", "--advertise-peer", "node-4:7071"];
+    raw(&elsewhere, &[]).resolve().expect("others are told of a name");
+}

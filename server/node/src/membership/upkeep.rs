@@ -149,7 +149,11 @@ impl Upkeep {
         told.insert(inner.id, inner.identity.member());
         told.retain(|id, now| {
             let taken = nodes.iter().any(|(other, one)| other != id && one.peer == now.peer);
-            let is_new = |known: &Member| known.incarnation == now.incarnation && known != now;
+            // Outgoing connections work without a listener, so even a leader may have lost its.
+            let unknown = |known: &Member| now.peer.is_empty() && !known.peer.is_empty();
+            let is_new = |known: &Member| {
+                known.incarnation == now.incarnation && known != now && !unknown(known)
+            };
             !taken && nodes.get(id).is_some_and(is_new)
         });
         told
