@@ -12,6 +12,8 @@ pub mod exit {
     pub const FAILED: u8 = leasehold_cli::exit::FAILED;
     /// The disk failed a sync; nothing after it was acknowledged.
     pub const DISK: u8 = 74;
+    /// The node was removed from its cluster. Starting it again changes nothing.
+    pub const REMOVED: u8 = 77;
 }
 
 const AFTER_SERVE: &str = "\
@@ -23,7 +25,8 @@ founded and change nothing later.
 LEASEHOLD_LOG chooses what is logged to standard error, e.g. `warn,leasehold=info`;
 `info,leasehold_http::refused=info` tells of every refused request with its trace_id.
 
-Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed.";
+Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed,
+77 the node was removed from its cluster: starting it again is no use.";
 
 /// The version, and the commit where the build was told of one.
 fn version() -> String {
@@ -79,6 +82,7 @@ fn serve() -> Command {
         Arg::new(key.name)
             .long(key.flag())
             .value_name(key.value)
+            .action(if key.is_list() { ArgAction::Append } else { ArgAction::Set })
             .help(help)
             .allow_hyphen_values(true)
     });

@@ -3,6 +3,7 @@
 mod answers;
 mod hand_over;
 mod kill;
+mod membership;
 mod place;
 
 use leasehold_harness::Nodes;

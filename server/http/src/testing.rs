@@ -108,7 +108,7 @@ pub(crate) async fn alone(leader: Leader) -> Alone {
     };
     let metrics = Metrics::new(&registry).expect("new names");
     let (seen, news) = unbounded_channel();
-    let mut app = App::new(settings, node, registry, metrics, Vec::new());
+    let mut app = App::new(settings, node, registry, metrics, Arc::new(|_| Vec::new()));
     app.onward = Arc::new(Others { leader, seen });
     Alone { app: Arc::new(app), news, _files: files }
 }

@@ -14,13 +14,16 @@ use crate::hub::cell::{Answer, ReplyTo};
 use crate::keeper::Keeper;
 use crate::leadership::Leadership;
 use crate::log::LogStore;
+use crate::membership::{OnItsWay, Upkeep};
 use crate::metrics::Metrics;
 use crate::open::{OpenError, Opened, Setup, Sizes, open};
 use crate::peers::{Forwarder, Host, Identity, PeerListener, Peers};
+use crate::place::Place;
 use crate::propose::{Class, Proposal, Proposals};
 use crate::reserve::Reserve;
 use crate::runtime;
 use crate::state::{Shared, StateMachine};
+use crate::status::{Reporter, Survey};
 use crate::types::CommittedLeader;
 use futures_util::FutureExt as _;
 use leasehold_core::{Command, LeaseId, Limits, Outcome};
@@ -31,8 +34,6 @@ use tokio::sync::{oneshot, watch};
 
 /// An outcome that is not known after this is answered as exactly that.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Recovery applies what was committed before the node stopped; a million locks take seconds.
-pub(crate) const RECOVER_WITHIN: Duration = Duration::from_secs(600);
 /// A node that has been ready stays so for this long without a leader: an election must not
 /// empty a load balancer.
 const READY_WITHOUT_LEADER: Duration = Duration::from_secs(30);
@@ -59,6 +60,10 @@ pub(crate) struct Inner {
     pub(crate) raft: crate::Raft,
     pub(crate) identity: Arc<Identity>,
     pub(crate) leading: watch::Receiver<Option<CommittedLeader>>,
+    pub(crate) place: Place,
+    pub(crate) reporter: Reporter,
+    pub(crate) survey: Survey,
+    pub(crate) changes: OnItsWay,
     stop_peers: watch::Sender<bool>,
     pub(crate) reserve: Reserve,
     fatal: Fatal,
@@ -118,7 +123,7 @@ pub enum StartError {
     #[error(transparent)]
     Unwelcome(Box<dyn std::error::Error + Send + Sync>),
     /// The log could not be applied.
-    #[error("the log was not applied within {} s: {cause}", RECOVER_WITHIN.as_secs())]
+    #[error("the log was not applied: {cause}")]
     Recovery {
         /// What Raft says.
         cause: String,
@@ -191,6 +196,16 @@ impl Node {
         let stop_peers = watch::Sender::new(false);
         let contact = Arc::new(Contact::new());
         let confirmer = Confirmer::start(raft.clone());
+        let reporter = Reporter {
+            raft: raft.clone(),
+            shared: opened.shared.clone(),
+            reserve: Reserve::new(config.dir.clone(), config.reserve_bytes, metrics.clone()),
+            metrics: metrics.clone(),
+            place: Place::new(),
+            started: runtime::now(),
+            version: config.version.clone(),
+            commit: config.commit.clone(),
+        };
         if let Some(listener) = listener {
             let host = Host {
                 us: identity.clone(),
@@ -201,12 +216,13 @@ impl Node {
                 contact: contact.clone(),
                 metrics: metrics.clone(),
                 answers: answers.clone(),
+                reporter: reporter.clone(),
             };
             listener.start(host, stop_peers.subscribe());
         }
         let (leading, led) = watch::channel(None);
         let running =
-            Running { raft, identity, confirmer, contact, answers, leading: led, stop_peers };
+            Running { raft, identity, confirmer, contact, answers, reporter, leading: led, stop_peers };
         let node = Self::assemble(config, hub, fatal, opened, metrics, running);
         node.start_tasks(config, leading);
         Ok(node)
@@ -219,6 +235,7 @@ impl Node {
     /// [`StartError`] says why the node has no place in the cluster.
     pub async fn take_part(&self, config: &NodeConfig) -> Result<(), StartError> {
         self.found_or_recover(config).await?;
+        self.inner.place.take();
         self.tell_state(config);
         Ok(())
     }
@@ -249,8 +266,7 @@ impl Node {
         metrics: Metrics,
         running: Running,
     ) -> Self {
-        let Running { raft, identity, confirmer, contact, answers, leading, stop_peers } = running;
-        let reserve = Reserve::new(config.dir.clone(), config.reserve_bytes, metrics.clone());
+        let Running { raft, identity, confirmer, contact, answers, reporter, leading, stop_peers } = running;
         let batcher = Batcher::new(
             Proposals::new(config.queue),
             hub.clone(),
@@ -271,11 +287,15 @@ impl Node {
             metrics,
             contact,
             timing: config.timing,
+            place: reporter.place.clone(),
+            reserve: reporter.reserve.clone(),
+            survey: Survey::new(identity.clone(), raft.clone()),
+            changes: OnItsWay::default(),
+            reporter,
             raft,
             identity,
             leading,
             stop_peers,
-            reserve,
             fatal,
             opened: parking_lot::Mutex::new(Some(opened)),
             ready: parking_lot::Mutex::new(None),
@@ -300,6 +320,14 @@ impl Node {
         };
         self.spawn_vital("leadership", leadership.run());
         self.spawn_vital("batcher", inner.batcher.clone().run());
+        let (upkeep, mut stop) = (Upkeep::new(self.clone()).run(), inner.stop_peers.subscribe());
+        self.spawn_vital("upkeep", async move {
+            // It has the whole node: ended first, so that its files can be closed.
+            tokio::select! {
+                () = upkeep => {}
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
+        });
         if let Some((log, machine)) = self.stores() {
             self.spawn_vital("keeper", self.keeper(config, log, machine).run());
         }
@@ -358,6 +386,11 @@ impl Node {
             return true;
         }
         ready.is_some_and(|last| runtime::since(last) < READY_WITHOUT_LEADER)
+    }
+
+    /// Tells others where clients reach this node, if the settings do not say.
+    pub fn listens_at(&self, http: &str) {
+        self.inner.identity.set_http(http.to_owned());
     }
 
     /// The limits in force.
@@ -515,6 +548,7 @@ struct Running {
     confirmer: Confirmer,
     contact: Arc<Contact>,
     answers: Answers,
+    reporter: Reporter,
     leading: watch::Receiver<Option<CommittedLeader>>,
     stop_peers: watch::Sender<bool>,
 }

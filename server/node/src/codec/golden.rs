@@ -196,6 +196,8 @@ fn messages_between_peers_keep_their_bytes() {
         ("GoOn", encode_told(&Told::GoOn)),
         ("Installed", encode_told(&Told::Snapshot(samples::vote()))),
         ("Unable", encode_told(&Told::Unable("it is stopping".to_owned()))),
+        ("StatusAsk", encode_status_ask(&samples::status_ask())),
+        ("Status", encode_told(&Told::Status(Box::new(samples::report())))),
     ];
     let encodings = encodings.map(|(name, bytes)| (name.to_owned(), bytes));
     check("peer.hex", &encodings);
@@ -203,6 +205,10 @@ fn messages_between_peers_keep_their_bytes() {
     assert!(matches!(decode_ask(&encodings[0].1), Ok(Ask::Snapshot(back)) if back == snapshot));
     assert!(matches!(decode_ask(&encodings[1].1), Ok(Ask::Parcel(back)) if back == parcel));
     assert!(matches!(decode_told(&encodings[3].1), Ok(Told::Reach(back)) if back == reach));
+    let asked = decode_ask(&encodings[7].1);
+    assert!(matches!(asked, Ok(Ask::Status(back)) if back == samples::status_ask()));
+    let told = decode_told(&encodings[8].1);
+    assert!(matches!(told, Ok(Told::Status(back)) if *back == samples::report()));
     for (name, bytes) in encodings {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

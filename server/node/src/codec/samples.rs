@@ -364,3 +364,40 @@ pub(crate) fn parcel() -> crate::history::Parcel {
         last: true,
     }
 }
+
+pub(crate) fn status_ask() -> super::StatusAsk {
+    let about = super::About {
+        incarnation: 2 << 100,
+        commands: 1,
+        http: "n2:8080".to_owned(),
+        peer: "n2:8081".to_owned(),
+    };
+    super::StatusAsk { from: 2, about }
+}
+
+pub(crate) fn report() -> super::Report {
+    let status = crate::status::NodeStatus {
+        version: "0.1.0".to_owned(),
+        commit: "58a9013".to_owned(),
+        commands: 1,
+        uptime_ms: 86_400_000,
+        state: crate::status::RaftState::Candidate,
+        term: 9,
+        leader: Some(3),
+        log_index: Some(303),
+        committed_index: Some(302),
+        applied_index: Some(301),
+        snapshot_index: Some(300),
+        revision: 900,
+        disk_free_bytes: 1 << 40,
+        reserve_bytes: 64 << 20,
+        storage_full: true,
+        wall_clock_ms: AT_MS,
+        waits_for: Some("a leader and its log".to_owned()),
+    };
+    let lives = (1..=4).map(|id| (id, u128::from(id) << 100)).collect();
+    super::Report {
+        status,
+        members: crate::membership::Members { at: Some(log_id(9, 302)), lives },
+    }
+}

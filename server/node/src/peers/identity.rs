@@ -4,14 +4,17 @@
 //! counts them. It is read from the log when the node starts, long before anything is applied.
 
 use super::PROTOCOLS;
-use crate::codec::{About, Hello, Standing, Unwelcome};
+use crate::codec::{About, Hello, Standing, StatusAsk, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
 use crate::log::LogStore;
+use crate::membership::MEMBERS_MAX;
 use crate::state::Shared;
 use crate::types::{Member, TypeConfig};
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::metrics::RaftServerMetrics;
 use openraft::type_config::alias::WatchReceiverOf;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 /// The version of the commands that this binary applies, as its peers are told.
@@ -23,10 +26,12 @@ type Told = WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>;
 /// This node in the eyes of others, and the others in its own.
 pub(crate) struct Identity {
     id: u64,
-    about: About,
+    about: RwLock<About>,
     founders: Option<u32>,
     shared: Arc<Shared>,
     log: LogStore,
+    /// Where peers say that they are, by id.
+    told: Mutex<BTreeMap<u64, Member>>,
     /// Set once Raft runs.
     raft: OnceLock<Told>,
 }
@@ -78,7 +83,15 @@ impl Identity {
             peer: peers.map(|peers| peers.advertise.clone()).unwrap_or_default(),
         };
         let founders = peers.and_then(founders_number);
-        Self { id: config.id, about, founders, shared, log, raft: OnceLock::new() }
+        Self {
+            id: config.id,
+            about: RwLock::new(about),
+            founders,
+            shared,
+            log,
+            told: Mutex::default(),
+            raft: OnceLock::new(),
+        }
     }
 
     /// From here on members are those that Raft has.
@@ -86,9 +99,46 @@ impl Identity {
         let _ = self.raft.set(raft);
     }
 
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// This node as a member of a cluster.
     pub(crate) fn member(&self) -> Member {
-        member_of(&self.about)
+        member_of(&self.about.read())
+    }
+
+    /// Clients reach it there: a port may only be known once it is bound.
+    pub(crate) fn set_http(&self, address: String) {
+        self.about.write().http = address;
+    }
+
+    /// Keeps what a peer says of where it is. Whether it is a member is looked at when it counts:
+    /// strangers fill the book up to its bound and no further.
+    pub(super) fn note(&self, id: u64, about: &About) {
+        let mut told = self.told.lock();
+        let has_room = told.len() < MEMBERS_MAX || told.contains_key(&id);
+        if has_room && !about.peer.is_empty() {
+            told.insert(id, member_of(about));
+        }
+    }
+
+    /// Where peers say that they are.
+    pub(crate) fn told(&self) -> BTreeMap<u64, Member> {
+        self.told.lock().clone()
+    }
+
+    /// Where that life of a peer says that it is, which may not stand among the members yet: to
+    /// enter it there may take the very node that moved.
+    pub(super) fn told_address(&self, peer: u64, incarnation: u128) -> Option<String> {
+        let told = self.told.lock();
+        let member = told.get(&peer).filter(|member| member.incarnation == incarnation)?;
+        Some(member.peer.clone())
+    }
+
+    /// Asks how a peer is, and says who asks.
+    pub(crate) fn status_ask(&self) -> StatusAsk {
+        StatusAsk { from: self.id, about: self.about() }
     }
 
     pub(super) fn hello(&self, to: u64) -> Hello {
@@ -97,17 +147,17 @@ impl Identity {
             cluster: self.cluster(),
             from: self.id,
             to,
-            caller: self.about.clone(),
+            caller: self.about(),
             founders: self.founders.filter(|_| self.is_empty()),
         }
     }
 
     pub(super) fn about(&self) -> About {
-        self.about.clone()
+        self.about.read().clone()
     }
 
     /// Nothing was ever written here.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.log.last_index().is_none()
     }
 

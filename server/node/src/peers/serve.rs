@@ -4,7 +4,7 @@ use super::Frames;
 use super::identity::{Admission, Caller};
 use super::listener::Host;
 use super::snapshot::Arriving;
-use crate::codec::{self, Ask, SnapshotAsk, Told};
+use crate::codec::{self, Ask, SnapshotAsk, StatusAsk, Told};
 use crate::history::History;
 use crate::runtime;
 use crate::state::StateMachine;
@@ -102,6 +102,7 @@ impl Serving {
             }
             Ask::Chunk(chunk) => Some(self.chunk(chunk).await),
             Ask::ReadIndex => Some(told(self.host.read_index().await, Told::ReadIndex)),
+            Ask::Status(ask) => Some(self.host.status(ask)),
             Ask::Session => Some(Told::Unable("a session begins with itself".to_owned())),
         }
     }
@@ -195,6 +196,11 @@ impl Host {
     async fn read_index(&self) -> Result<u64, &'static str> {
         self.confirmer.confirm().await.map_err(|_| "this node does not lead")?;
         Ok(self.shared.applied().map_or(0, |id| id.index))
+    }
+
+    fn status(&self, ask: StatusAsk) -> Told {
+        self.us.note(ask.from, &ask.about);
+        Told::Status(Box::new(self.reporter.report()))
     }
 
     async fn history(&self) -> Result<History, Fatal<TypeConfig>> {

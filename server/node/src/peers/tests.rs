@@ -38,8 +38,8 @@ pub(crate) async fn token(node: &Node, resource: &str) -> u64 {
 }
 
 pub(crate) struct Cluster {
-    dirs: Vec<TempDir>,
-    founders: BTreeMap<u64, String>,
+    pub(crate) dirs: Vec<TempDir>,
+    pub(crate) founders: BTreeMap<u64, String>,
     events_max: u64,
     pub(crate) nodes: BTreeMap<u64, Node>,
 }
@@ -98,7 +98,7 @@ impl Cluster {
     }
 
     /// One more node, that belongs to no cluster yet.
-    fn newcomer(&mut self) -> NodeConfig {
+    pub(crate) fn newcomer(&mut self) -> NodeConfig {
         let id = self.founders.len() as u64 + 1;
         let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
         self.founders.insert(id, port.local_addr().expect("bound").to_string());
@@ -252,7 +252,7 @@ async fn with_one_away(events_max: u64) -> (Cluster, u64, u64, u64) {
 }
 
 /// Waits until a node has all that another one has.
-async fn caught_up(node: &Node, with: &Node) {
+pub(crate) async fn caught_up(node: &Node, with: &Node) {
     let mut news = history(node).follow();
     while node.revision() < with.revision() {
         news.changed().await.expect("it lives");
@@ -334,9 +334,8 @@ async fn a_new_node_gets_all_of_the_history() {
     let config = cluster.newcomer();
     let node = &cluster.nodes[&leader];
     let new = open(&config).await;
-    let member = new.inner.identity.member();
     let (taken, joined) =
-        tokio::join!(new.take_part(&config), node.inner_raft().add_learner(4, member, false));
+        tokio::join!(new.take_part(&config), node.add_learner(4, &cluster.founders[&4]));
     taken.expect("it is taken in");
     joined.expect("it may learn");
     caught_up(&new, node).await;
