@@ -15,6 +15,7 @@
 //! | `keeper` | the task that proposes what is due, and measures outages |
 //! | [`Forwarded`] (`forward`), `peers` | what is passed on to the leader; the way to other nodes |
 //! | `follower_reads` | linearizable reads on a node that does not lead |
+//! | `level` | which commands the log may hold while members run different releases |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
 //! | `log`, `state`, `history`, `open` | redb: the Raft log, snapshots, ended grants |
 //! | `reserve` | disk space that is kept for what frees locks |
@@ -42,6 +43,7 @@ mod hub;
 mod keeper;
 mod leadership;
 mod lease;
+mod level;
 mod lists;
 mod log;
 mod metrics;
@@ -68,6 +70,7 @@ pub use config::{NodeConfig, PeerConfig, Timing};
 pub use fatal::StorageFault;
 pub use forward::{AnswerForwarded, Forwarded, ForwardedAnswer};
 pub use grants::{GrantSeen, GrantsFilter, NoGrant};
+pub use level::Outdated;
 pub use lists::{ClientsFilter, LeasesFilter, LockState, LockSummary, LocksFilter};
 pub use metrics::Metrics;
 pub use node::{Node, StartError};

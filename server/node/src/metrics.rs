@@ -46,6 +46,8 @@ pub struct Metrics {
     pub(crate) log_index: IntGauge,
     pub(crate) applied_index: IntGauge,
     pub(crate) history_durable_index: IntGauge,
+    pub(crate) command_version: IntGauge,
+    pub(crate) command_level: IntGauge,
 }
 
 /// The bounds that a refusal may name, so that each exists from the start.
@@ -147,6 +149,14 @@ impl Metrics {
             history_durable_index: make.gauge(
                 "leasehold_history_durable_index",
                 "Log entry up to which the history is durable",
+            )?,
+            command_version: make.gauge(
+                "leasehold_command_version",
+                "Highest version of commands that this node knows",
+            )?,
+            command_level: make.gauge(
+                "leasehold_command_level",
+                "Version of commands that the cluster uses, as every member knows it",
             )?,
             storage_free_bytes: make
                 .gauge("leasehold_storage_free_bytes", "Free space on the disk of the data")?,

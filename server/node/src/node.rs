@@ -1,7 +1,7 @@
 //! The handle that the rest of the service talks to.
 
 use crate::answer::Failure;
-use crate::batcher::Batcher;
+use crate::batcher::{Batcher, NotQueued};
 use crate::config::NodeConfig;
 use crate::confirm::Confirmer;
 use crate::fatal::{Fatal, StorageFault};
@@ -154,6 +154,7 @@ impl Node {
         let setup = Setup {
             dir: config.dir.clone(),
             node: config.id,
+            commands: config.commands,
             // The same on every node and in every version: the founder's own limits follow as
             // the first log entry.
             seed: Limits::default(),
@@ -248,6 +249,7 @@ impl Node {
             hub.clone(),
             raft.clone(),
             metrics.clone(),
+            opened.shared.clone(),
             leading.clone(),
         );
         let inner = Inner {
@@ -276,6 +278,7 @@ impl Node {
 
     fn start_tasks(&self, config: &NodeConfig, leading: watch::Sender<Option<CommittedLeader>>) {
         let inner = &self.inner;
+        inner.metrics.command_version.set(i64::from(config.commands));
         let leadership = Leadership {
             raft: inner.raft.clone(),
             hub: inner.hub.clone(),
@@ -284,6 +287,7 @@ impl Node {
             metrics: inner.metrics.clone(),
             leading,
             batcher: inner.batcher.clone(),
+            identity: inner.identity.clone(),
             seed: config.limits.clone(),
         };
         self.spawn_vital("leadership", leadership.run());
@@ -471,9 +475,12 @@ impl Node {
     }
 
     pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), Failure> {
-        self.inner.batcher.push(class, proposal).map_err(|_| {
-            self.inner.metrics.refusals.with_label_values(&["proposals"]).inc();
-            Failure::Overloaded
+        self.inner.batcher.push(class, proposal).map_err(|why| match why {
+            NotQueued::Full => {
+                self.inner.metrics.refusals.with_label_values(&["proposals"]).inc();
+                Failure::Overloaded
+            }
+            NotQueued::AboveLevel { needs, level } => Failure::AboveLevel { needs, level },
         })
     }
 

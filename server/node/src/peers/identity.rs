@@ -3,13 +3,12 @@
 use super::PROTOCOLS;
 use crate::codec::{About, Hello, Standing, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
+use crate::level::Outdated;
 use crate::log::LogStore;
 use crate::state::Shared;
 use crate::types::{Member, Membership};
 use std::sync::Arc;
-
-/// The version of the commands that this binary applies, as its peers are told.
-pub(crate) const COMMANDS: u16 = 1;
+use tokio::sync::watch;
 
 /// This node in the eyes of others, and the others in its own.
 #[derive(Debug)]
@@ -19,6 +18,8 @@ pub(crate) struct Identity {
     founders: Option<u32>,
     shared: Arc<Shared>,
     log: LogStore,
+    /// Set once this node is found to be too old for its cluster.
+    outdated: watch::Sender<Option<Outdated>>,
 }
 
 impl Identity {
@@ -31,12 +32,37 @@ impl Identity {
         let peers = config.peers.as_ref();
         let about = About {
             incarnation,
-            commands: COMMANDS,
+            commands: config.commands,
             http: config.http.clone(),
             peer: peers.map(|peers| peers.advertise.clone()).unwrap_or_default(),
         };
         let founders = peers.and_then(founders_number);
-        Self { id: config.id, about, founders, shared, log }
+        let outdated = watch::Sender::new(None);
+        Self { id: config.id, about, founders, shared, log, outdated }
+    }
+
+    /// The highest version of commands that this node knows.
+    pub(crate) fn knows(&self) -> u16 {
+        self.about.commands
+    }
+
+    /// Changes once, if this node is found to be too old for its cluster.
+    pub(crate) fn outdated(&self) -> watch::Receiver<Option<Outdated>> {
+        self.outdated.subscribe()
+    }
+
+    /// Takes note of a version of commands that the cluster may use. A node that does not know it
+    /// has to stop.
+    pub(super) fn meet(&self, needs: u16) {
+        let knows = self.knows();
+        if needs > knows {
+            self.outdated
+                .send_if_modified(|outdated| outdated.replace(Outdated { needs, knows }).is_none());
+        }
+    }
+
+    fn level(&self) -> u16 {
+        self.shared.table.read().level()
     }
 
     /// This node as a member of a cluster.
@@ -52,6 +78,7 @@ impl Identity {
             to,
             caller: self.about.clone(),
             founders: self.founders.filter(|_| self.is_empty()),
+            level: self.level(),
         }
     }
 
@@ -98,6 +125,7 @@ impl Identity {
         if self.is_another_life(hello.from, hello.caller.incarnation) {
             return Err(Unwelcome::OtherIncarnation(hello.from));
         }
+        self.same_commands(hello)?;
         match (self.founders.filter(|_| self.is_empty()), hello.founders) {
             (Some(ours), Some(theirs)) if ours != theirs => Err(Unwelcome::OtherFounders),
             _ => Ok(newest),
@@ -110,6 +138,23 @@ impl Identity {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,
         }
+    }
+
+    /// Whether each knows the commands that the log of the other may hold.
+    fn same_commands(&self, hello: &Hello) -> Result<(), Unwelcome> {
+        let level = self.level();
+        if hello.caller.commands < level {
+            return Err(Unwelcome::Commands(level));
+        }
+        if hello.level <= self.knows() {
+            return Ok(());
+        }
+        // A stranger is not believed, unless this node is about to get its first peers.
+        let members = self.members();
+        if self.is_empty() || members.get_node(&hello.from).is_some() {
+            self.meet(hello.level);
+        }
+        Err(Unwelcome::Commands(hello.level))
     }
 
     fn is_another_life(&self, peer: u64, incarnation: u128) -> bool {

@@ -3,7 +3,7 @@
 use super::Frames;
 use super::listener::Host;
 use super::snapshot::Arriving;
-use crate::codec::{self, Ask, SnapshotAsk, Told};
+use crate::codec::{self, Ask, DecodeError, SnapshotAsk, Told};
 use crate::history::History;
 use crate::state::StateMachine;
 use crate::types::{AppendAsk, AppendTold, LogId, Snapshot, TypeConfig, Vote};
@@ -39,7 +39,12 @@ pub(super) async fn serve(mut frames: Frames, host: Host) -> io::Result<()> {
             frame = frames.next() => match frame {
                 None => return Ok(()),
                 Some(frame) => {
-                    let ask = codec::decode_ask(&frame?).map_err(io::Error::other)?;
+                    let us = &serving.host.us;
+                    let ask = codec::decode_ask(&frame?, us.knows());
+                    if let Err(DecodeError::Commands { needs, .. }) = ask {
+                        us.meet(needs);
+                    }
+                    let ask = ask.map_err(io::Error::other)?;
                     if let Ask::Session = ask {
                         return serving.host.session(frames).await;
                     }
