@@ -5,7 +5,8 @@ use crate::settings::{Raw, Settings};
 use crate::telemetry;
 use clap::ArgMatches;
 use leasehold_cli::fence_proxy::stop_signal;
-use leasehold_node::{Metrics, Node};
+use leasehold_core::Command;
+use leasehold_node::{Metrics, Node, OpenError, Outdated, StartError};
 use prometheus::Registry;
 use std::error::Error;
 use std::io::Write as _;
@@ -14,6 +15,14 @@ use std::process::ExitCode;
 /// Runs a node until a signal or a fault ends it.
 #[must_use]
 pub fn main(given: &ArgMatches) -> ExitCode {
+    main_knowing(given, Command::NEWEST, |_| {})
+}
+
+/// The same for a node that says that it knows commands up to a version. `started` is called once
+/// it has its place in the cluster. For tests of upgrades.
+#[doc(hidden)]
+#[must_use]
+pub fn main_knowing(given: &ArgMatches, commands: u16, started: fn(Node)) -> ExitCode {
     // Variables of others may hold anything; ours are text.
     let environment = std::env::vars_os().filter_map(|(key, value)| {
         Some((key.into_string().ok()?, value.to_string_lossy().into_owned()))
@@ -22,10 +31,11 @@ pub fn main(given: &ArgMatches) -> ExitCode {
     if given.get_flag("print-config") {
         say(raw.print().trim_end());
     }
-    let settings = match raw.resolve() {
+    let mut settings = match raw.resolve() {
         Ok(settings) => settings,
         Err(mistakes) => return wrong_settings(&mistakes),
     };
+    settings.node.commands = commands;
     if given.get_flag("print-config") {
         return ExitCode::SUCCESS;
     }
@@ -43,10 +53,10 @@ pub fn main(given: &ArgMatches) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };
-    runtime.block_on(serve(settings, &raw))
+    runtime.block_on(serve(settings, &raw, started))
 }
 
-async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
+async fn serve(settings: Settings, raw: &Raw, started: fn(Node)) -> ExitCode {
     let registry = Registry::new();
     let metrics = match Metrics::new(&registry) {
         Ok(metrics) => metrics,
@@ -55,11 +65,16 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
     let data_dir = settings.node.dir.clone();
     let node = match Node::open(&settings.node, metrics).await {
         Ok(node) => node,
+        Err(error @ StartError::Open(OpenError::Outdated { .. })) => {
+            complain(&chain(&error));
+            return ExitCode::from(exit::OUTDATED);
+        }
         Err(error) => return failed(&error),
     };
     let taking_part = tokio::select! {
         taken = node.take_part(&settings.node) => taken.map_err(|error| failed(&error)),
         () = stop_signal() => Err(ExitCode::SUCCESS),
+        outdated = node.outdated() => Err(too_old(&outdated)),
         fault = node.storage_failed() => {
             tracing::error!(error = %chain(&fault), "stopping at once");
             return ExitCode::from(exit::DISK);
@@ -69,6 +84,7 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
         node.shutdown().await;
         return code;
     }
+    started(node.clone());
     let shown = raw.shown(&node.limits());
     let server = match leasehold_http::start(settings.http, node.clone(), registry, shown) {
         Ok(server) => server,
@@ -84,16 +100,16 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
         say(&format!("health and metrics on http://{address}"));
     }
     say(&format!("data in {}", data_dir.display()));
-    let fault = tokio::select! {
-        () = stop_signal() => None,
-        fault = node.storage_failed() => Some(fault),
+    let code = tokio::select! {
+        () = stop_signal() => ExitCode::SUCCESS,
+        outdated = node.outdated() => too_old(&outdated),
+        fault = node.storage_failed() => {
+            // No drain: nothing in memory may be acknowledged any more, and the next start finds
+            // what is durable.
+            tracing::error!(error = %chain(&fault), "stopping at once");
+            return ExitCode::from(exit::DISK);
+        }
     };
-    if let Some(fault) = fault {
-        // No drain: nothing in memory may be acknowledged any more, and the next start finds
-        // what is durable.
-        tracing::error!(error = %chain(&fault), "stopping at once");
-        return ExitCode::from(exit::DISK);
-    }
     tracing::info!("stopping");
     server.drain();
     node.refuse();
@@ -105,7 +121,7 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
     tokio::select! {
         () = stopped => {
             tracing::info!("stopped");
-            ExitCode::SUCCESS
+            code
         }
         fault = node.storage_failed() => {
             tracing::error!(error = %chain(&fault), "stopping at once");
@@ -143,6 +159,11 @@ fn wrong_settings(mistakes: &[crate::settings::Mistake]) -> ExitCode {
 fn failed(error: &dyn Error) -> ExitCode {
     complain(&chain(error));
     ExitCode::from(exit::FAILED)
+}
+
+fn too_old(outdated: &Outdated) -> ExitCode {
+    complain(&outdated.to_string());
+    ExitCode::from(exit::OUTDATED)
 }
 
 /// An error with its causes, each said once.
