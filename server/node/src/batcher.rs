@@ -93,7 +93,7 @@ impl Batcher {
     }
 
     /// Queues a command. Nothing moves before [`Batcher::kick`], so that commands that belong
-    /// together can be queued together.
+    /// together can be queued together. Whoever calls this does not hold the table.
     pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), NotQueued> {
         let needs = proposal.command.version();
         if needs > Command::FIRST {

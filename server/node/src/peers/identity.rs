@@ -56,8 +56,11 @@ impl Identity {
     pub(super) fn meet(&self, needs: u16) {
         let knows = self.knows();
         if needs > knows {
-            self.outdated
-                .send_if_modified(|outdated| outdated.replace(Outdated { needs, knows }).is_none());
+            self.outdated.send_if_modified(|outdated| {
+                let first = outdated.is_none();
+                outdated.get_or_insert(Outdated { needs, knows });
+                first
+            });
         }
     }
 

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
+mod golden;
 mod versions;
 
 async fn open(config: &NodeConfig) -> Node {
