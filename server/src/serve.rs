@@ -5,9 +5,9 @@ use crate::settings::{Raw, Settings};
 use crate::{join, telemetry};
 use clap::ArgMatches;
 use leasehold_cli::fence_proxy::stop_signal;
-use leasehold_core::Limits;
+use leasehold_core::{Command, Limits};
 use leasehold_http::Server;
-use leasehold_node::{Metrics, Node, Removed, StartError, StorageFault};
+use leasehold_node::{Metrics, Node, OpenError, Outdated, Removed, StartError, StorageFault};
 use prometheus::Registry;
 use std::error::Error;
 use std::io::Write as _;
@@ -17,6 +17,14 @@ use std::sync::Arc;
 /// Runs a node until a signal or a fault ends it.
 #[must_use]
 pub fn main(given: &ArgMatches) -> ExitCode {
+    main_knowing(given, Command::NEWEST, |_| {})
+}
+
+/// The same for a node that says that it knows commands up to a version. `started` is called once
+/// it has its place in the cluster. For tests of upgrades.
+#[doc(hidden)]
+#[must_use]
+pub fn main_knowing(given: &ArgMatches, commands: u16, started: fn(Node)) -> ExitCode {
     // Variables of others may hold anything; ours are text.
     let environment = std::env::vars_os().filter_map(|(key, value)| {
         Some((key.into_string().ok()?, value.to_string_lossy().into_owned()))
@@ -25,10 +33,11 @@ pub fn main(given: &ArgMatches) -> ExitCode {
     if given.get_flag("print-config") {
         say(raw.print().trim_end());
     }
-    let settings = match raw.resolve() {
+    let mut settings = match raw.resolve() {
         Ok(settings) => settings,
         Err(mistakes) => return wrong_settings(&mistakes),
     };
+    settings.node.commands = commands;
     if given.get_flag("print-config") {
         return ExitCode::SUCCESS;
     }
@@ -46,10 +55,10 @@ pub fn main(given: &ArgMatches) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };
-    runtime.block_on(serve(settings, &raw))
+    runtime.block_on(serve(settings, &raw, started))
 }
 
-async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
+async fn serve(settings: Settings, raw: &Raw, started: fn(Node)) -> ExitCode {
     let registry = Registry::new();
     let metrics = match Metrics::new(&registry) {
         Ok(metrics) => metrics,
@@ -57,6 +66,10 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
     };
     let node = match Node::open(&settings.node, metrics).await {
         Ok(node) => node,
+        Err(error @ StartError::Open(OpenError::Outdated { .. })) => {
+            complain(&chain(&error));
+            return ExitCode::from(exit::OUTDATED);
+        }
         Err(error) => return failed(&error),
     };
     // From here on probes are answered: whoever restarts a node that says nothing would restart
@@ -69,9 +82,10 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
         }
     };
     let end = tokio::select! {
-        end = take_part(&settings, &node) => end,
+        end = take_part(&settings, &node, started) => end,
         () = stop_signal() => End::Asked,
         removed = node.removed() => End::Removed(removed),
+        outdated = node.outdated() => End::Outdated(outdated),
         fault = node.storage_failed() => End::Disk(fault),
     };
     let code = match end {
@@ -80,6 +94,10 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
         End::Removed(removed) => {
             complain(&removed.to_string());
             ExitCode::from(exit::REMOVED)
+        }
+        End::Outdated(outdated) => {
+            complain(&outdated.to_string());
+            ExitCode::from(exit::OUTDATED)
         }
         // No drain: nothing in memory may be acknowledged any more, and the next start finds
         // what is durable.
@@ -119,6 +137,8 @@ enum End {
     NoPlace(StartError),
     /// It has lost it.
     Removed(Removed),
+    /// The cluster takes a newer release.
+    Outdated(Outdated),
     Disk(StorageFault),
 }
 
@@ -146,13 +166,14 @@ fn listen(
 }
 
 /// Gets the node its place, and says once it serves. Returns only if it gets none.
-async fn take_part(settings: &Settings, node: &Node) -> End {
+async fn take_part(settings: &Settings, node: &Node, started: fn(Node)) -> End {
     let taken = tokio::select! {
         taken = node.take_part(&settings.node) => taken,
         never = join::ask(settings, node) => match never {},
     };
     match taken {
         Ok(()) => {
+            started(node.clone());
             say(&format!("node {} is ready", node.id()));
             std::future::pending().await
         }

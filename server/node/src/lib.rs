@@ -17,6 +17,7 @@
 //! | `keeper` | the task that proposes what is due, and measures outages |
 //! | [`Forwarded`] (`forward`), `peers` | what is passed on to the leader; the way to other nodes |
 //! | `follower_reads` | linearizable reads on a node that does not lead |
+//! | `level` | which commands the log may hold while members run different releases |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
 //! | [`TransferError`] (`transfer`) | handing leadership over |
 //! | `contact` | how lately this node was in touch with the others |
@@ -47,6 +48,7 @@ mod hub;
 mod keeper;
 mod leadership;
 mod lease;
+mod level;
 mod lists;
 mod log;
 mod membership;
@@ -77,6 +79,7 @@ pub use config::{NodeConfig, PeerConfig, Timing};
 pub use fatal::StorageFault;
 pub use forward::{AnswerForwarded, Forwarded, ForwardedAnswer};
 pub use grants::{GrantSeen, GrantsFilter, NoGrant};
+pub use level::Outdated;
 pub use lists::{ClientsFilter, LeasesFilter, LockState, LockSummary, LocksFilter};
 pub use membership::MembershipError;
 pub use metrics::Metrics;

@@ -57,6 +57,8 @@ pub struct Metrics {
     role: IntGaugeVec,
     answered_at: IntGaugeVec,
     unreachable: IntGauge,
+    pub(crate) command_version: IntGauge,
+    pub(crate) command_level: IntGauge,
 }
 
 /// What a node may be in Raft, so that each exists from the start.
@@ -176,6 +178,14 @@ impl Metrics {
             history_durable_index: make.gauge(
                 "leasehold_history_durable_index",
                 "Log entry up to which the history is durable",
+            )?,
+            command_version: make.gauge(
+                "leasehold_command_version",
+                "Highest version of commands that this node knows",
+            )?,
+            command_level: make.gauge(
+                "leasehold_command_level",
+                "Version of commands that the cluster uses, as every member knows it",
             )?,
             storage_free_bytes: make
                 .gauge("leasehold_storage_free_bytes", "Free space on the disk of the data")?,

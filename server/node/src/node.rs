@@ -1,7 +1,7 @@
 //! The handle that the rest of the service talks to.
 
 use crate::answer::Failure;
-use crate::batcher::Batcher;
+use crate::batcher::{Batcher, NotQueued};
 use crate::config::{NodeConfig, Timing};
 use crate::confirm::Confirmer;
 use crate::contact::Contact;
@@ -160,6 +160,7 @@ impl Node {
         let setup = Setup {
             dir: config.dir.clone(),
             node: config.id,
+            commands: config.commands,
             // The same on every node and in every version: the founder's own limits follow as
             // the first log entry.
             seed: Limits::default(),
@@ -221,8 +222,16 @@ impl Node {
             listener.start(host, stop_peers.subscribe());
         }
         let (leading, led) = watch::channel(None);
-        let running =
-            Running { raft, identity, confirmer, contact, answers, reporter, leading: led, stop_peers };
+        let running = Running {
+            raft,
+            identity,
+            confirmer,
+            contact,
+            answers,
+            reporter,
+            leading: led,
+            stop_peers,
+        };
         let node = Self::assemble(config, hub, fatal, opened, metrics, running);
         node.start_tasks(config, leading);
         Ok(node)
@@ -266,12 +275,14 @@ impl Node {
         metrics: Metrics,
         running: Running,
     ) -> Self {
-        let Running { raft, identity, confirmer, contact, answers, reporter, leading, stop_peers } = running;
+        let Running { raft, identity, confirmer, contact, answers, reporter, leading, stop_peers } =
+            running;
         let batcher = Batcher::new(
             Proposals::new(config.queue),
             hub.clone(),
             raft.clone(),
             metrics.clone(),
+            opened.shared.clone(),
             leading.clone(),
         );
         let inner = Inner {
@@ -305,6 +316,7 @@ impl Node {
 
     fn start_tasks(&self, config: &NodeConfig, leading: watch::Sender<Option<CommittedLeader>>) {
         let inner = &self.inner;
+        inner.metrics.command_version.set(i64::from(config.commands));
         let leadership = Leadership {
             id: inner.id,
             raft: inner.raft.clone(),
@@ -316,6 +328,7 @@ impl Node {
             leading,
             batcher: inner.batcher.clone(),
             timing: inner.timing,
+            identity: inner.identity.clone(),
             seed: config.limits.clone(),
         };
         self.spawn_vital("leadership", leadership.run());
@@ -509,9 +522,12 @@ impl Node {
     }
 
     pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), Failure> {
-        self.inner.batcher.push(class, proposal).map_err(|_| {
-            self.inner.metrics.refusals.with_label_values(&["proposals"]).inc();
-            Failure::Overloaded
+        self.inner.batcher.push(class, proposal).map_err(|why| match why {
+            NotQueued::Full => {
+                self.inner.metrics.refusals.with_label_values(&["proposals"]).inc();
+                Failure::Overloaded
+            }
+            NotQueued::AboveLevel { needs, level } => Failure::AboveLevel { needs, level },
         })
     }
 

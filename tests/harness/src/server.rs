@@ -170,6 +170,16 @@ impl Server {
         }
     }
 
+    /// Runs another binary from the next start on.
+    pub fn run_from(&mut self, binary: impl Into<PathBuf>) {
+        self.builder.binary = binary.into();
+    }
+
+    /// All that it has said, on either stream, since it was first started.
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.output()).unwrap_or_default()).into_owned()
+    }
+
     /// `try_restart` with another value of a flag, this once.
     pub fn try_restart_as(&mut self, name: &str, value: impl ToString) -> Result<(), Refused> {
         let before = self.builder.clone();

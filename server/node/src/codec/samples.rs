@@ -1,7 +1,7 @@
 //! One value of every kind that is stored, with nothing left at its default.
 
 use crate::change::{Change, ChangeKind, Named};
-use crate::codec::SlotHead;
+use crate::codec::{About, Hello, SlotHead, Standing, Welcome};
 use crate::types::{
     Batch, CommittedLeader, Entry, LeaderId, LogId, Member, Membership, Payload, SnapshotMeta,
     StoredMembership, Vote,
@@ -146,6 +146,7 @@ pub(crate) fn commands() -> Vec<Command> {
             limits: Box::new(Limits { queue_max: 7, ..Limits::default() }),
         },
         Command::ConfirmEnded { lease: LEASE, tokens: vec![Token(39), Token(40)] },
+        Command::RaiseLevel { to: 3 },
     ]
 }
 
@@ -241,6 +242,7 @@ pub(crate) fn rows() -> Vec<Row> {
             last_ticket: 12,
             last_ended: 77,
             at_ms: AT_MS,
+            level: 3,
         }),
         Row::Limits(Box::default()),
         Row::Domain {
@@ -286,7 +288,34 @@ pub(crate) fn slot_head() -> SlotHead {
         rows: 10,
         bytes: 270_000,
         digest: 0xfeed_face_cafe_beef_0123_4567_89ab_cdef,
+        level: 3,
     }
+}
+
+fn about() -> About {
+    About {
+        incarnation: 3 << 100,
+        commands: 4,
+        http: "http://n3:8080".to_owned(),
+        peer: "n3:8081".to_owned(),
+    }
+}
+
+pub(crate) fn hello() -> Hello {
+    Hello {
+        protocols: (1, 2),
+        cluster: Some([7; 16]),
+        from: 3,
+        to: 1,
+        caller: about(),
+        founders: Some(0xfeed),
+        level: 3,
+    }
+}
+
+pub(crate) fn welcome() -> Welcome {
+    let standing = Standing { empty: false, cluster: Some([7; 16]), member: true };
+    Welcome::Protocol { version: 1, about: about(), standing }
 }
 
 /// Every kind of change, numbered from 880.

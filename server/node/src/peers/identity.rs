@@ -6,6 +6,7 @@
 use super::PROTOCOLS;
 use crate::codec::{About, Hello, Standing, StatusAsk, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
+use crate::level::Outdated;
 use crate::log::LogStore;
 use crate::membership::MEMBERS_MAX;
 use crate::state::Shared;
@@ -16,9 +17,7 @@ use openraft::type_config::alias::WatchReceiverOf;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-
-/// The version of the commands that this binary applies, as its peers are told.
-pub(crate) const COMMANDS: u16 = 1;
+use tokio::sync::watch;
 
 /// What Raft tells of itself.
 type Told = WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>;
@@ -34,6 +33,8 @@ pub(crate) struct Identity {
     told: Mutex<BTreeMap<u64, Member>>,
     /// Set once Raft runs.
     raft: OnceLock<Told>,
+    /// Set once this node is found to be too old for its cluster.
+    outdated: watch::Sender<Option<Outdated>>,
 }
 
 /// Who calls, as the greeting says.
@@ -78,7 +79,7 @@ impl Identity {
         let peers = config.peers.as_ref();
         let about = About {
             incarnation,
-            commands: COMMANDS,
+            commands: config.commands,
             http: config.http.clone(),
             peer: peers.map(|peers| peers.advertise.clone()).unwrap_or_default(),
         };
@@ -91,6 +92,7 @@ impl Identity {
             log,
             told: Mutex::default(),
             raft: OnceLock::new(),
+            outdated: watch::Sender::new(None),
         }
     }
 
@@ -101,6 +103,33 @@ impl Identity {
 
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The highest version of commands that this node knows.
+    pub(crate) fn knows(&self) -> u16 {
+        self.about.read().commands
+    }
+
+    /// Changes once, if this node is found to be too old for its cluster.
+    pub(crate) fn outdated(&self) -> watch::Receiver<Option<Outdated>> {
+        self.outdated.subscribe()
+    }
+
+    /// Takes note of a version of commands that the cluster may use. A node that does not know it
+    /// has to stop.
+    pub(super) fn meet(&self, needs: u16) {
+        let knows = self.knows();
+        if needs > knows {
+            self.outdated.send_if_modified(|outdated| {
+                let first = outdated.is_none();
+                outdated.get_or_insert(Outdated { needs, knows });
+                first
+            });
+        }
+    }
+
+    fn level(&self) -> u16 {
+        self.shared.table.read().level()
     }
 
     /// This node as a member of a cluster.
@@ -149,6 +178,7 @@ impl Identity {
             to,
             caller: self.about(),
             founders: self.founders.filter(|_| self.is_empty()),
+            level: self.level(),
         }
     }
 
@@ -219,6 +249,7 @@ impl Identity {
         if self.is_another_life(hello.from, hello.caller.incarnation) {
             return Err(Unwelcome::OtherIncarnation(hello.from));
         }
+        self.same_commands(hello)?;
         match (self.founders.filter(|_| self.is_empty()), hello.founders) {
             (Some(ours), Some(theirs)) if ours != theirs => Err(Unwelcome::OtherFounders),
             _ => Ok(newest),
@@ -231,6 +262,22 @@ impl Identity {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,
         }
+    }
+
+    /// Whether each knows the commands that the log of the other may hold.
+    fn same_commands(&self, hello: &Hello) -> Result<(), Unwelcome> {
+        let level = self.level();
+        if hello.caller.commands < level {
+            return Err(Unwelcome::Commands(level));
+        }
+        if hello.level <= self.knows() {
+            return Ok(());
+        }
+        // A stranger is not believed, unless this node is about to get its first peers.
+        if self.is_empty() || self.member_life(hello.from).is_some() {
+            self.meet(hello.level);
+        }
+        Err(Unwelcome::Commands(hello.level))
     }
 
     fn is_another_life(&self, peer: u64, incarnation: u128) -> bool {

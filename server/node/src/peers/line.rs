@@ -145,7 +145,12 @@ impl Line {
         let welcome = runtime::timeout_at(runtime::now() + HANDSHAKE_WITHIN, greeting).await;
         let unwelcome = |why| LineError::Unwelcome { address: address(), why };
         match welcome.ok_or_else(|| self.silent(HANDSHAKE_WITHIN))?? {
-            Welcome::Refused(why) => Err(unwelcome(why)),
+            Welcome::Refused(why) => {
+                if let Unwelcome::Commands(level) = why {
+                    self.us.meet(level);
+                }
+                Err(unwelcome(why))
+            }
             Welcome::Protocol { version, about, standing } => {
                 self.judge(version, &about, &standing).map_err(unwelcome)?;
                 Ok((open.frames, about, standing))

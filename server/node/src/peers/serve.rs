@@ -4,7 +4,7 @@ use super::Frames;
 use super::identity::{Admission, Caller};
 use super::listener::Host;
 use super::snapshot::Arriving;
-use crate::codec::{self, Ask, SnapshotAsk, StatusAsk, Told};
+use crate::codec::{self, Ask, DecodeError, SnapshotAsk, StatusAsk, Told};
 use crate::history::History;
 use crate::runtime;
 use crate::state::StateMachine;
@@ -42,7 +42,12 @@ pub(super) async fn serve(mut frames: Frames, host: Host, caller: Caller) -> io:
             frame = frames.next() => match frame {
                 None => return Ok(()),
                 Some(frame) => {
-                    let ask = codec::decode_ask(&frame?).map_err(io::Error::other)?;
+                    let us = &serving.host.us;
+                    let ask = codec::decode_ask(&frame?, us.knows());
+                    if let Err(DecodeError::Commands { needs, .. }) = ask {
+                        us.meet(needs);
+                    }
+                    let ask = ask.map_err(io::Error::other)?;
                     match (serving.refuses(&ask), ask) {
                         (Some(why), _) => Some(Told::Unable(why.to_owned())),
                         (None, Ask::Session) => return serving.host.session(frames).await,

@@ -21,6 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
+mod golden;
+mod versions;
+
 pub(crate) async fn open(config: &NodeConfig) -> Node {
     let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
     Node::open(config, metrics).await.expect("the node opens its files")
@@ -51,6 +54,10 @@ impl Cluster {
 
     /// With a number of changes that watchers can still be told of.
     async fn keeping(size: u64, events_max: u64) -> Self {
+        Self::adjusted(size, events_max, |_| {}).await
+    }
+
+    async fn adjusted(size: u64, events_max: u64, adjust: impl Fn(&mut NodeConfig)) -> Self {
         let ports: Vec<TcpListener> =
             (0..size).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
         let founders = (1..)
@@ -60,7 +67,12 @@ impl Cluster {
         drop(ports);
         let dirs = (0..size).map(|_| TempDir::new().expect("a directory")).collect();
         let mut cluster = Self { dirs, founders, events_max, nodes: BTreeMap::new() };
-        let starting = (1..=size).map(|id| start(cluster.config(id)));
+        let configs = (1..=size).map(|id| {
+            let mut config = cluster.config(id);
+            adjust(&mut config);
+            config
+        });
+        let starting = configs.map(start);
         let started = futures_util::future::join_all(starting).await;
         cluster.nodes = (1..).zip(started).collect();
         cluster
