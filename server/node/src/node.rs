@@ -206,6 +206,7 @@ impl Node {
             started: runtime::now(),
             version: config.version.clone(),
             commit: config.commit.clone(),
+            commands: config.commands,
         };
         if let Some(listener) = listener {
             let host = Host {

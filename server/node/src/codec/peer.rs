@@ -378,7 +378,7 @@ pub(crate) fn decode_ask(bytes: &[u8], knows: u16) -> Result<Ask, DecodeError> {
 }
 
 pub(crate) fn decode_told(bytes: &[u8]) -> Result<Told, DecodeError> {
-    told_in(told_in_kind(TOLD, bytes)?)
+    told_in(all(of_kind(TOLD, bytes)?)?)
 }
 
 pub(crate) fn decode_hello(bytes: &[u8]) -> Result<Hello, DecodeError> {
