@@ -5,6 +5,7 @@ mod hand_over;
 mod kill;
 mod membership;
 mod place;
+mod restore;
 
 use leasehold_harness::Nodes;
 
