@@ -1,7 +1,9 @@
 //! Several nodes, each a real process: what clients see when nodes die, freeze and come back.
 
 mod answers;
+mod hand_over;
 mod kill;
+mod membership;
 mod place;
 mod restore;
 

@@ -64,6 +64,12 @@ impl Frozen {
         digest.finish()
     }
 
+    /// The highest version of commands that its log may hold.
+    #[must_use]
+    pub fn level(&self) -> u16 {
+        self.0.head.level
+    }
+
     /// The counters in it.
     #[must_use]
     pub fn head(&self) -> Head {

@@ -11,6 +11,7 @@
 //! | `entry` | log entries |
 //! | `row`, `row_parts`, `ticket` | rows of a snapshot |
 //! | `peer`, `carried` | messages between peers; requests on their way to the leader |
+//! | `status` | how a node is, as its peers are told |
 //! | `backup` | the parts of a backup |
 //! | `record`, `change` | history records; changes that watchers are told of |
 //! | `raft` | votes, log ids, memberships, the head of a snapshot |
@@ -31,6 +32,7 @@ mod row;
 mod row_parts;
 #[cfg(test)]
 pub(crate) mod samples;
+mod status;
 mod ticket;
 mod words;
 
@@ -43,7 +45,7 @@ pub(crate) use carried::{
     Carried, decode_carried, encode_answer, encode_beat, encode_hang_up, encode_request,
 };
 pub(crate) use change::{decode_changes, encode_changes};
-pub(crate) use entry::{decode_entry, encode_entry, peek_entry};
+pub(crate) use entry::{Peeked, decode_entry, encode_entry, peek_entry};
 pub(crate) use peer::{
     About, Ask, Hello, SnapshotAsk, Standing, Told, Unwelcome, Welcome, decode_ask, decode_hello,
     decode_told, decode_welcome, encode_append, encode_chunk, encode_digests_ask, encode_hello,
@@ -55,7 +57,9 @@ pub(crate) use raft::{
 };
 pub(crate) use record::{decode_record, encode_record};
 pub(crate) use row::{ROW, decode_row, encode_row};
+pub(crate) use status::{Report, StatusAsk, encode_status_ask};
 
+use entry::decode_known_entry;
 use leasehold_core::name::NameError;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +77,8 @@ pub(crate) enum DecodeError {
     Empty { what: &'static str },
     #[error("a {what} of version {found}; this binary reads version {reads}")]
     Version { what: &'static str, found: u8, reads: u8 },
+    #[error("a {what} with commands of version {needs}; this binary knows them up to {knows}")]
+    Commands { what: &'static str, needs: u16, knows: u16 },
     #[error("a {what} that ends too early or has values out of range")]
     Malformed {
         what: &'static str,
@@ -120,6 +126,14 @@ pub(crate) fn versioned(format: Format, bytes: &[u8]) -> Result<&[u8], DecodeErr
         return Err(DecodeError::Version { what, found: *found, reads: format.version });
     }
     Ok(rest)
+}
+
+/// Refuses what a node that knows commands up to a version cannot apply.
+fn known(format: Format, needs: u16, knows: u16) -> Result<(), DecodeError> {
+    match needs > knows {
+        true => Err(DecodeError::Commands { what: format.what, needs, knows }),
+        false => Ok(()),
+    }
 }
 
 /// Reads what [`write_bare`] wrote, all of it.

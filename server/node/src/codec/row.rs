@@ -27,6 +27,7 @@ enum StoredRow<'a> {
         last_ticket: u64,
         last_ended: u64,
         at_ms: u64,
+        level: u16,
         hold_ms: u64,
     },
     Limits(StoredLimits),
@@ -101,6 +102,7 @@ fn row_out(row: &Row) -> StoredRow<'_> {
             last_ticket: head.last_ticket,
             last_ended: head.last_ended,
             at_ms: head.at_ms,
+            level: head.level,
             hold_ms: head.hold_ms,
         },
         Row::Limits(limits) => StoredRow::Limits(limits_out(limits)),
@@ -137,6 +139,7 @@ fn row_in(stored: StoredRow<'_>) -> Result<Row, DecodeError> {
             last_ticket,
             last_ended,
             at_ms,
+            level,
             hold_ms,
         } => {
             let cluster = cluster.map(cluster_in);
@@ -147,6 +150,7 @@ fn row_in(stored: StoredRow<'_>) -> Result<Row, DecodeError> {
                 last_ticket,
                 last_ended,
                 at_ms,
+                level,
                 hold_ms,
             })
         }

@@ -75,7 +75,8 @@ fn write(
     let cutter = std::cell::RefCell::new(Cutter::new(frozen.rows()));
     let totals = || {
         let cutter = cutter.borrow();
-        Totals { chunks: 0, rows: cutter.count, bytes: cutter.bytes, digest: frozen.digest() }
+        let (rows, bytes, digest) = (cutter.count, cutter.bytes, frozen.digest());
+        Totals { chunks: 0, rows, bytes, digest, level: frozen.level() }
     };
     slots.write(meta, || Ok(cutter.borrow_mut().next()), totals, settle)
 }
