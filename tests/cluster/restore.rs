@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use leasehold_harness::process::client_of;
-use leasehold_harness::{Value, ask};
+use leasehold_harness::{Server, Value, ask, eventually, free_ports};
 
 use crate::nodes;
 
@@ -63,5 +63,39 @@ fn the_one_node_that_is_left_goes_on_without_issuing_a_token_twice() {
         assert!(token > floor && token > newest, "{token}");
     }
     let grants = client.get(&format!("/v1/grants?resource=r/0&token={}", tokens[0])).ok();
+    assert_eq!(grants["items"][0]["how"], "restored", "{grants}");
+}
+
+#[test]
+fn nodes_join_what_was_restored() {
+    let home = tempfile::tempdir().expect("a directory");
+    let node = |id: u64| Server::builder(LEASEHOLD).flag("--node-id", id);
+    let at = free_ports(1)[0];
+    let first = node(1).flag("--peer-listen", at).flag("--peers", format!("1={at}"));
+    let mut first = first.start();
+    let token = first.client().acquire(&ask("r", "a", 600_000)).token();
+    let file = home.path().join("backup");
+    let mut backup = client_of(LEASEHOLD, &first);
+    assert!(
+        backup.arg("backup").arg(&file).output().expect("the binary is there").status.success()
+    );
+    first.kill9();
+    std::fs::remove_dir_all(first.data_dir()).expect("the data can be removed");
+    let mut restore = Command::new(LEASEHOLD);
+    restore.arg("restore").arg(&file).arg("--data-dir").arg(first.data_dir());
+    restore.args(["--token-floor", "auto", "--no-wait"]);
+    assert!(restore.output().expect("the binary is there").status.success());
+    first.restart();
+
+    let second = node(2).flag("--peer-listen", free_ports(1)[0]);
+    let second = second.flag("--join", format!("http://{}", first.addr())).start();
+    let mut client = second.client();
+    // It finds the leader, and knows what was before.
+    eventually("it passes on what only the leader can answer", || {
+        client.acquire(&ask("probe", "a", 600_000)).status == 200
+    });
+    let granted = client.acquire(&ask("r", "b", 600_000)).token();
+    assert!(granted > token + JUMP, "{granted}");
+    let grants = client.get(&format!("/v1/grants?resource=r&token={token}")).ok();
     assert_eq!(grants["items"][0]["how"], "restored", "{grants}");
 }

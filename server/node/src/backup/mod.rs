@@ -74,6 +74,8 @@ pub(crate) struct BackupHead {
     pub(crate) taken_at_ms: u64,
     pub(crate) node: u64,
     pub(crate) version: String,
+    /// The version of commands that a node must know to go on from it.
+    pub(crate) level: u16,
 }
 
 /// What stands last.

@@ -4,9 +4,10 @@ use super::frame::{END, Frames, HEAD, HISTORY, STATE};
 use super::{BackupEnd, BackupHead};
 use crate::codec::{self, DecodeError};
 use crate::history::Parcel;
+use crate::level::Outdated;
 use crate::state::{Joiner, Totals};
-use leasehold_core::ImportError;
 use leasehold_core::row::Row;
+use leasehold_core::{Command, ImportError};
 use std::io::{self, Read};
 
 /// Why a file is not a backup that can be used.
@@ -29,6 +30,9 @@ pub enum BackupError {
         /// The format that this binary reads.
         reads: u32,
     },
+    /// A later release wrote it, for commands that this one does not know.
+    #[error(transparent)]
+    Outdated(#[from] Outdated),
     /// It ends too early.
     #[error("it is cut off after {at} bytes: the backup was not completed, or not copied whole")]
     CutOff {
@@ -129,6 +133,10 @@ impl<R: Read> Reader<R> {
             (HEAD, content, _) => codec::decode_backup_head(&content).map_err(part(at))?,
             _ => return Err(BackupError::Damaged { at, what: "it does not begin with its head" }),
         };
+        let knows = Command::NEWEST;
+        if head.level > knows {
+            return Err(Outdated { needs: head.level, knows }.into());
+        }
         Ok(Self { head, frames, counted: BackupEnd::default(), end: None, last: false })
     }
 

@@ -7,14 +7,15 @@ use super::found::{Beginnings, RestoreFailed, Restored, TokenFloor, Wanted, hist
 use crate::codec::SlotHead;
 use crate::history;
 use crate::history::{Happened, History};
+use crate::level::Outdated;
 use crate::log;
 use crate::open::directory::{self, Barrier};
-use crate::open::probe;
+use crate::open::{OpenError, probe};
 use crate::runtime;
 use crate::state::{self, slots};
 use crate::types::{Entry, LogId, Payload};
 use leasehold_core::limits::Limits;
-use leasehold_core::{EventKind, Header, LockTable};
+use leasehold_core::{Command, EventKind, Header, LockTable};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,16 @@ pub fn recover(settings: &RecoverSettings) -> Result<Restored, RestoreFailed> {
     directory::check(dir, &[log::FILE, state::FILE, history::FILE])?;
     let found = probe::probe(&dir.join(log::FILE), log::tables::load)?;
     let node = found.node.ok_or_else(|| RestoreFailed::Nothing { path: dir.clone() })?;
-    let loaded = probe::probe(&dir.join(state::FILE), slots::load)?;
+    let knows = Command::NEWEST;
+    let outdated = |file: &str, needs| OpenError::Outdated {
+        path: dir.join(file),
+        outdated: Outdated { needs, knows },
+    };
+    if found.needs > knows {
+        return Err(outdated(log::FILE, found.needs).into());
+    }
+    let loaded = probe::probe(&dir.join(state::FILE), |db| slots::load_known(db, knows))?;
+    let loaded = loaded.map_err(|needs| outdated(state::FILE, needs))?;
     let complete = probe::probe(&dir.join(history::FILE), history::tables::check)?;
     let head = loaded.as_ref().map(|(head, _)| head);
     crate::open::check_history(&dir.join(history::FILE), complete, head)?;

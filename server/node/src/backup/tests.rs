@@ -241,6 +241,13 @@ async fn a_file_that_is_not_as_it_was_written_is_refused() {
     newer[16] = 2;
     let error = check(newer.as_slice()).expect_err("a later format");
     assert!(error.to_string().contains("format 2"), "{error}");
+    let mut later = frames(&bytes);
+    let mut head = crate::codec::decode_backup_head(&later[0].1).expect("a head");
+    head.level = leasehold_core::Command::NEWEST + 1;
+    later[0].1.clear();
+    crate::codec::encode_backup_head(&head, &mut later[0].1);
+    let error = check(sealed(&later).as_slice()).expect_err("of a later release");
+    assert!(error.to_string().contains("start a newer release"), "{error}");
     assert!(matches!(check(&b"something else entirely"[..]), Err(BackupError::NoBackup)));
 
     let dir = home.path().join("second");
