@@ -48,7 +48,8 @@
 //! | [`Pages`] (`pages`) | lists, page by page |
 //! | [`fence`] | for the other side: storage in Rust that refuses stale tokens |
 //! | [`Error`] | what a caller can act upon |
-//! | `call`, `backoff`, `servers`, `transport`, `encode` | repeats within a budget, over HTTP |
+//! | `call`, `failure`, `backoff`, `transport`, `encode` | repeats within a budget, over HTTP |
+//! | `servers`, `leader`, `vigil` | which server is asked; which one leads; whether one is still there |
 //!
 //! What must stay true:
 //!
@@ -72,10 +73,12 @@ mod client;
 mod clock;
 mod encode;
 mod error;
+mod failure;
 pub mod fence;
 mod filters;
 mod guard;
 mod keeper;
+mod leader;
 mod lease;
 mod operator;
 mod pages;
@@ -86,6 +89,7 @@ mod timer;
 mod transport;
 pub mod validity;
 mod verbs;
+mod vigil;
 mod watch;
 
 pub use acquire::Acquire;
