@@ -17,6 +17,10 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// The address for clients, as others are told.
     pub http: String,
+    /// The version of the binary, as others are told.
+    pub version: String,
+    /// The commit that it is built from; empty if that is not known.
+    pub commit: String,
     /// Other nodes, and the way to them; nothing for a node alone.
     pub peers: Option<PeerConfig>,
     /// How much is queued and batched.
@@ -74,6 +78,8 @@ impl NodeConfig {
             dir,
             limits: Limits::default(),
             http: String::new(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: String::new(),
             peers: None,
             queue: QueueSettings::default(),
             timing: Timing::LAN,

@@ -9,7 +9,9 @@
 //! | `lists`, `why` | pages of locks, leases and clients; why somebody waits |
 //! | `stats` | the node in numbers |
 //! | [`Change`] (`change`) | what watchers are told |
-//! | `found` | how a node gets its place in a cluster |
+//! | `found`, [`Removed`] (`place`) | how a node gets its place in a cluster, and loses it |
+//! | `membership` | members come and go |
+//! | [`ClusterView`] (`status`) | how the nodes of a cluster are |
 //! | `propose`, `batcher` | commands gather into log entries; who goes first; into Raft |
 //! | `hub` | the leader's memory: deadlines, sleeping requests, things due |
 //! | `keeper` | the task that proposes what is due, and measures outages |
@@ -44,10 +46,12 @@ mod leadership;
 mod lease;
 mod lists;
 mod log;
+mod membership;
 mod metrics;
 mod node;
 mod open;
 mod peers;
+mod place;
 mod propose;
 mod read;
 mod release;
@@ -56,6 +60,7 @@ mod reserve;
 mod runtime;
 mod state;
 mod stats;
+mod status;
 mod types;
 mod watch;
 mod why;
@@ -69,11 +74,14 @@ pub use fatal::StorageFault;
 pub use forward::{AnswerForwarded, Forwarded, ForwardedAnswer};
 pub use grants::{GrantSeen, GrantsFilter, NoGrant};
 pub use lists::{ClientsFilter, LeasesFilter, LockState, LockSummary, LocksFilter};
+pub use membership::MembershipError;
 pub use metrics::Metrics;
 pub use node::{Node, StartError};
 pub use open::{DATA_FORMAT, OpenError};
+pub use place::Removed;
 pub use propose::QueueSettings;
 pub use stats::{Stats, Usage};
+pub use status::{ClusterView, NodeRole, NodeStatus, NodeView, RaftState};
 pub use watch::{Watch, WatchFilter, Watched};
 pub use why::WhyStatus;
 

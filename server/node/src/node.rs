@@ -13,13 +13,16 @@ use crate::hub::cell::{Answer, ReplyTo};
 use crate::keeper::Keeper;
 use crate::leadership::Leadership;
 use crate::log::LogStore;
+use crate::membership::{Moved, OnItsWay, Upkeep};
 use crate::metrics::Metrics;
 use crate::open::{OpenError, Opened, Setup, Sizes, open};
 use crate::peers::{Forwarder, Host, Identity, PeerListener, Peers};
+use crate::place::Place;
 use crate::propose::{Class, Proposal, Proposals};
 use crate::reserve::Reserve;
 use crate::runtime;
 use crate::state::{Shared, StateMachine};
+use crate::status::{Reporter, Survey};
 use crate::types::CommittedLeader;
 use futures_util::FutureExt as _;
 use leasehold_core::{Command, LeaseId, Limits, Outcome};
@@ -58,6 +61,11 @@ pub(crate) struct Inner {
     pub(crate) raft: crate::Raft,
     pub(crate) identity: Arc<Identity>,
     pub(crate) leading: watch::Receiver<Option<CommittedLeader>>,
+    pub(crate) place: Place,
+    pub(crate) reporter: Reporter,
+    pub(crate) survey: Survey,
+    pub(crate) changes: OnItsWay,
+    pub(crate) moved: Moved,
     stop_peers: watch::Sender<bool>,
     pub(crate) reserve: Reserve,
     fatal: Fatal,
@@ -186,6 +194,17 @@ impl Node {
         .map_err(|cause| StartError::Raft(cause.to_string()))?;
         let stop_peers = watch::Sender::new(false);
         let confirmer = Confirmer::start(raft.clone());
+        let reporter = Reporter {
+            raft: raft.clone(),
+            shared: opened.shared.clone(),
+            reserve: Reserve::new(config.dir.clone(), config.reserve_bytes, metrics.clone()),
+            metrics: metrics.clone(),
+            place: Place::new(),
+            started: runtime::now(),
+            version: config.version.clone(),
+            commit: config.commit.clone(),
+        };
+        let moved = Moved::default();
         if let Some(listener) = listener {
             let host = Host {
                 us: identity.clone(),
@@ -194,11 +213,22 @@ impl Node {
                 confirmer: confirmer.clone(),
                 shared: opened.shared.clone(),
                 answers: answers.clone(),
+                reporter: reporter.clone(),
+                moved: moved.clone(),
             };
             listener.start(host, stop_peers.subscribe());
         }
         let (leading, led) = watch::channel(None);
-        let running = Running { raft, identity, confirmer, answers, leading: led, stop_peers };
+        let running = Running {
+            raft,
+            identity,
+            confirmer,
+            answers,
+            reporter,
+            moved,
+            leading: led,
+            stop_peers,
+        };
         let node = Self::assemble(config, hub, fatal, opened, metrics, running);
         node.start_tasks(config, leading);
         Ok(node)
@@ -211,6 +241,7 @@ impl Node {
     /// [`StartError`] says why the node has no place in the cluster.
     pub async fn take_part(&self, config: &NodeConfig) -> Result<(), StartError> {
         self.found_or_recover(config).await?;
+        self.inner.place.take();
         self.tell_state(config);
         Ok(())
     }
@@ -241,8 +272,8 @@ impl Node {
         metrics: Metrics,
         running: Running,
     ) -> Self {
-        let Running { raft, identity, confirmer, answers, leading, stop_peers } = running;
-        let reserve = Reserve::new(config.dir.clone(), config.reserve_bytes, metrics.clone());
+        let Running { raft, identity, confirmer, answers, reporter, moved, leading, stop_peers } =
+            running;
         let batcher = Batcher::new(
             Proposals::new(config.queue),
             hub.clone(),
@@ -262,11 +293,16 @@ impl Node {
             history: opened.history.clone(),
             metrics,
             election_max_ms: config.timing.election_max_ms,
+            place: reporter.place.clone(),
+            reserve: reporter.reserve.clone(),
+            survey: Survey::new(identity.clone(), raft.clone()),
+            changes: OnItsWay::default(),
+            reporter,
+            moved,
             raft,
             identity,
             leading,
             stop_peers,
-            reserve,
             fatal,
             opened: parking_lot::Mutex::new(Some(opened)),
             ready: parking_lot::Mutex::new(None),
@@ -288,6 +324,7 @@ impl Node {
         };
         self.spawn_vital("leadership", leadership.run());
         self.spawn_vital("batcher", inner.batcher.clone().run());
+        self.spawn_vital("upkeep", Upkeep::new(self.clone()).run());
         if let Some((log, machine)) = self.stores() {
             self.spawn_vital("keeper", self.keeper(config, log, machine).run());
         }
@@ -353,6 +390,11 @@ impl Node {
             return true;
         }
         ready.is_some_and(|last| runtime::since(last) < READY_WITHOUT_LEADER)
+    }
+
+    /// Tells others where clients reach this node, if the settings do not say.
+    pub fn listens_at(&self, http: &str) {
+        self.inner.identity.set_http(http.to_owned());
     }
 
     /// The limits in force.
@@ -509,6 +551,8 @@ struct Running {
     identity: Arc<Identity>,
     confirmer: Confirmer,
     answers: Answers,
+    reporter: Reporter,
+    moved: Moved,
     leading: watch::Receiver<Option<CommittedLeader>>,
     stop_peers: watch::Sender<bool>,
 }

@@ -11,6 +11,7 @@
 //! | `entry` | log entries |
 //! | `row`, `row_parts`, `ticket` | rows of a snapshot |
 //! | `peer`, `carried` | messages between peers; requests on their way to the leader |
+//! | `status` | how a node is, as its peers are told |
 //! | `record`, `change` | history records; changes that watchers are told of |
 //! | `raft` | votes, log ids, memberships, the head of a snapshot |
 
@@ -29,6 +30,7 @@ mod row;
 mod row_parts;
 #[cfg(test)]
 pub(crate) mod samples;
+mod status;
 mod ticket;
 mod words;
 
@@ -49,6 +51,7 @@ pub(crate) use raft::{
 };
 pub(crate) use record::{decode_record, encode_record};
 pub(crate) use row::{ROW, decode_row, encode_row};
+pub(crate) use status::{Report, StatusAsk, encode_status_ask};
 
 use leasehold_core::name::NameError;
 use serde::{Deserialize, Serialize};

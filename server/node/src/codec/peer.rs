@@ -9,6 +9,7 @@ use super::raft::{
     StoredLogId, StoredMembers, StoredVote, log_id_in, log_id_out, members_in, members_out,
     vote_in, vote_out,
 };
+use super::status::{Report, StatusAsk, status_in, status_out};
 use super::{DecodeError, Format, decode_entry, encode_entry, versioned, write_bare};
 use crate::history::{Parcel, Reach};
 use crate::state::Totals;
@@ -111,6 +112,8 @@ pub(crate) enum Ask {
     Session,
     /// Up to which entry must be applied for a read to see all that was answered before it?
     ReadIndex,
+    /// How are you? Whoever asks says who it is.
+    Status(StatusAsk),
 }
 
 /// What a snapshot will be once all of its chunks are there.
@@ -135,6 +138,8 @@ pub(crate) enum Told {
     GoOn,
     /// The entry up to which a reader has to wait.
     ReadIndex(u64),
+    /// How it is.
+    Status(Box<Report>),
     /// It could not: it is stopping, or has not started.
     Unable(String),
 }
@@ -191,15 +196,31 @@ enum SentTold {
     AppendedTo(Option<StoredLogId>),
     Conflict,
     HigherVote(StoredVote),
-    Vote { vote: StoredVote, granted: bool, last: Option<StoredLogId> },
+    Vote {
+        vote: StoredVote,
+        granted: bool,
+        last: Option<StoredLogId>,
+    },
     Transferred,
-    VoteChanged { expected: StoredVote, actual: StoredVote },
-    LogNotFlushed { expected: Option<StoredLogId>, actual: Option<StoredLogId> },
+    VoteChanged {
+        expected: StoredVote,
+        actual: StoredVote,
+    },
+    LogNotFlushed {
+        expected: Option<StoredLogId>,
+        actual: Option<StoredLogId>,
+    },
     Installed(StoredVote),
     GoOn,
     Unable(String),
     ReadIndex(u64),
-    Reach { ended_at_ms: u64, token: u64, revision: u64 },
+    Reach {
+        ended_at_ms: u64,
+        token: u64,
+        revision: u64,
+    },
+    /// In bytes of their own, since they grow.
+    Status(Vec<u8>),
 }
 
 const APPEND: u8 = 1;
@@ -215,6 +236,7 @@ const WELCOME: u8 = 9;
 const SESSION: u8 = 15;
 const READ_INDEX: u8 = 16;
 const PARCEL: u8 = 17;
+pub(super) const STATUS: u8 = 18;
 
 /// The message, and how many of the entries are in it: the rest goes into the next one.
 pub(crate) fn encode_append(ask: &AppendAsk) -> (Vec<u8>, usize) {
@@ -334,12 +356,13 @@ pub(crate) fn decode_ask(bytes: &[u8]) -> Result<Ask, DecodeError> {
             let () = all(rest)?;
             Ask::ReadIndex
         }
+        STATUS => Ask::Status(all(rest)?),
         _ => return Err(DecodeError::Unused { what: MESSAGE.what }),
     })
 }
 
 pub(crate) fn decode_told(bytes: &[u8]) -> Result<Told, DecodeError> {
-    told_in_kind(TOLD, bytes).map(told_in)
+    told_in(told_in_kind(TOLD, bytes)?)
 }
 
 pub(crate) fn decode_hello(bytes: &[u8]) -> Result<Hello, DecodeError> {
@@ -500,12 +523,13 @@ fn told_out(told: &Told) -> SentTold {
             token: reach.ended.1,
             revision: reach.revision,
         },
+        Told::Status(report) => SentTold::Status(status_out(report)),
     }
 }
 
-fn told_in(sent: SentTold) -> Told {
+fn told_in(sent: SentTold) -> Result<Told, DecodeError> {
     let id = |id: Option<StoredLogId>| -> Option<LogId> { id.map(log_id_in) };
-    match sent {
+    Ok(match sent {
         SentTold::Appended => Told::Append(AppendTold::Success),
         SentTold::AppendedTo(to) => Told::Append(AppendTold::PartialSuccess(id(to))),
         SentTold::Conflict => Told::Append(AppendTold::Conflict),
@@ -529,5 +553,6 @@ fn told_in(sent: SentTold) -> Told {
         SentTold::Reach { ended_at_ms, token, revision } => {
             Told::Reach(Reach { ended: (ended_at_ms, token), revision })
         }
-    }
+        SentTold::Status(bytes) => Told::Status(Box::new(status_in(&bytes)?)),
+    })
 }

@@ -1,11 +1,12 @@
 //! Who this node is, as its peers are told, and whom of them it talks to.
 
 use super::PROTOCOLS;
-use crate::codec::{About, Hello, Standing, Unwelcome};
+use crate::codec::{About, Hello, Standing, StatusAsk, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
 use crate::log::LogStore;
 use crate::state::Shared;
 use crate::types::{Member, Membership};
+use parking_lot::RwLock;
 use std::sync::Arc;
 
 /// The version of the commands that this binary applies, as its peers are told.
@@ -15,7 +16,7 @@ pub(crate) const COMMANDS: u16 = 1;
 #[derive(Debug)]
 pub(crate) struct Identity {
     id: u64,
-    about: About,
+    about: RwLock<About>,
     founders: Option<u32>,
     shared: Arc<Shared>,
     log: LogStore,
@@ -36,12 +37,26 @@ impl Identity {
             peer: peers.map(|peers| peers.advertise.clone()).unwrap_or_default(),
         };
         let founders = peers.and_then(founders_number);
-        Self { id: config.id, about, founders, shared, log }
+        Self { id: config.id, about: RwLock::new(about), founders, shared, log }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// This node as a member of a cluster.
     pub(crate) fn member(&self) -> Member {
-        member_of(&self.about)
+        member_of(&self.about.read())
+    }
+
+    /// Clients reach it there: a port may only be known once it is bound.
+    pub(crate) fn set_http(&self, address: String) {
+        self.about.write().http = address;
+    }
+
+    /// Asks how a peer is, and says who asks.
+    pub(crate) fn status_ask(&self) -> StatusAsk {
+        StatusAsk { from: self.id, about: self.about() }
     }
 
     pub(super) fn hello(&self, to: u64) -> Hello {
@@ -50,13 +65,13 @@ impl Identity {
             cluster: self.cluster(),
             from: self.id,
             to,
-            caller: self.about.clone(),
+            caller: self.about(),
             founders: self.founders.filter(|_| self.is_empty()),
         }
     }
 
     pub(super) fn about(&self) -> About {
-        self.about.clone()
+        self.about.read().clone()
     }
 
     /// Nothing was ever written here.

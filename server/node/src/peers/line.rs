@@ -42,6 +42,14 @@ pub(crate) enum LineError {
     OtherAnswer { address: String },
 }
 
+impl LineError {
+    /// The error and what is behind it, in one line.
+    pub(crate) fn with_causes(&self) -> String {
+        let cause = std::error::Error::source(self);
+        cause.map_or_else(|| self.to_string(), |cause| format!("{self}: {cause}"))
+    }
+}
+
 /// The way to one peer.
 #[derive(Debug)]
 pub(crate) struct Line {

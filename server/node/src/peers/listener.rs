@@ -5,8 +5,10 @@ use super::{HANDSHAKE_WITHIN, Identity, framed};
 use crate::codec::{self, Unwelcome, Welcome};
 use crate::confirm::Confirmer;
 use crate::forward::Answers;
+use crate::membership::Moved;
 use crate::runtime;
 use crate::state::Shared;
+use crate::status::Reporter;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use std::io;
@@ -38,6 +40,9 @@ pub(crate) struct Host {
     pub(crate) confirmer: Confirmer,
     pub(crate) shared: Arc<Shared>,
     pub(crate) answers: Answers,
+    pub(crate) reporter: Reporter,
+    /// Where peers say that they are.
+    pub(crate) moved: Moved,
 }
 
 impl PeerListener {

@@ -2,9 +2,11 @@
 
 use super::Frames;
 use super::listener::Host;
+use super::member_of;
 use super::snapshot::Arriving;
-use crate::codec::{self, Ask, SnapshotAsk, Told};
+use crate::codec::{self, Ask, SnapshotAsk, StatusAsk, Told};
 use crate::history::History;
+use crate::membership;
 use crate::state::StateMachine;
 use crate::types::{AppendAsk, AppendTold, LogId, Snapshot, TypeConfig, Vote};
 use bytes::Bytes;
@@ -88,6 +90,7 @@ impl Serving {
             }
             Ask::Chunk(chunk) => Some(self.chunk(chunk).await),
             Ask::ReadIndex => Some(told(self.host.read_index().await, Told::ReadIndex)),
+            Ask::Status(ask) => Some(self.host.status(ask)),
             Ask::Session => Some(Told::Unable("a session begins with itself".to_owned())),
         }
     }
@@ -167,6 +170,11 @@ impl Host {
     async fn read_index(&self) -> Result<u64, &'static str> {
         self.confirmer.confirm().await.map_err(|_| "this node does not lead")?;
         Ok(self.shared.applied().map_or(0, |id| id.index))
+    }
+
+    fn status(&self, ask: StatusAsk) -> Told {
+        membership::note(&self.moved, ask.from, member_of(&ask.about));
+        Told::Status(Box::new(self.reporter.report()))
     }
 
     async fn history(&self) -> Result<History, Fatal<TypeConfig>> {
