@@ -12,7 +12,7 @@ use crate::server;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Every command that talks to the service, as far as its help needs it.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "exec",
     "acquire",
     "renew",
@@ -26,6 +26,7 @@ const COMMANDS: [&str; 17] = [
     "clients",
     "force-release",
     "domains",
+    "cluster",
     "stats",
     "attention",
     "config",

@@ -6,11 +6,12 @@
 //! | [`fence_proxy`] | stands before an HTTP storage |
 //! | `acquire`, `renew`, `release`, `force_release` | one grant |
 //! | `lock`, `locks`, `why`, `grants`, `watch`, `clients` | what there is, was and happens |
-//! | `leases`, `domains` | their own small sets of commands |
+//! | `leases`, `domains`, `cluster` | their own small sets of commands |
 //! | `stats`, `attention`, `config`, `audit` | the service about itself |
 //! | `fence` | what refuses stale tokens in a store: install, test |
 //! | `completions` | for shells |
 //! | `args`, `service`, `duration` | what several commands take |
+//! | [`descriptors`] | what whoever serves connections needs of the system |
 //! | `output`, `table`, `when` | answers, for people and for programs |
 //! | `failure`, [`exit`] | what goes wrong, and the exit codes |
 //!
@@ -22,8 +23,10 @@ mod args;
 mod attention;
 mod audit;
 mod clients;
+mod cluster;
 mod completions;
 mod config;
+pub mod descriptors;
 mod domains;
 pub mod duration;
 pub mod exec;
@@ -87,6 +90,7 @@ const VERBS: &[Verb] = verbs![
     clients,
     force_release,
     domains,
+    cluster,
     stats,
     attention,
     config,

@@ -7,8 +7,8 @@ use crate::types::{
     StoredMembership, Vote,
 };
 use leasehold_core::command::{
-    Acquire, Action, Administer, Basis, Caller, EndedHow, Expected, ForceWhen, GrantRef, Holding,
-    LeftHow, Metadata, Mode, OpenLease, PolicyVerdict,
+    Acquire, Action, Administer, Basis, Caller, ClusterChange, EndedHow, Expected, ForceWhen,
+    GrantRef, Holding, LeftHow, Metadata, Mode, OpenLease, PolicyVerdict, Stage,
 };
 use leasehold_core::limits::{DomainLimits, DomainSettings};
 use leasehold_core::outcome::{AuditRecord, AuditResult, Grant, GrantRecord};
@@ -101,6 +101,10 @@ fn order(action: Action) -> Command {
     Command::Administer(Box::new(administer(action)))
 }
 
+fn cluster(change: ClusterChange, stage: Stage) -> Command {
+    order(Action::ChangeCluster { change, stage })
+}
+
 /// Every command, in the order of their numbers on disk.
 pub(crate) fn commands() -> Vec<Command> {
     let explicit = Acquire {
@@ -146,6 +150,11 @@ pub(crate) fn commands() -> Vec<Command> {
             limits: Box::new(Limits { queue_max: 7, ..Limits::default() }),
         },
         Command::ConfirmEnded { lease: LEASE, tokens: vec![Token(39), Token(40)] },
+        cluster(ClusterChange::Add { node: 4 }, Stage::Begun),
+        cluster(ClusterChange::Promote { node: 4 }, Stage::Refused),
+        cluster(ClusterChange::Remove { node: 2 }, Stage::Begun),
+        cluster(ClusterChange::Transfer { node: Some(3) }, Stage::Begun),
+        cluster(ClusterChange::Transfer { node: None }, Stage::Refused),
     ]
 }
 
@@ -343,6 +352,8 @@ pub(crate) fn deeds() -> Vec<AuditRecord> {
         AuditResult::NoLease,
         AuditResult::VersionDiffers,
         AuditResult::Full,
+        AuditResult::Begun,
+        AuditResult::Refused,
     ];
     results.map(|result| AuditRecord { order: administer(action()), result }).to_vec()
 }
