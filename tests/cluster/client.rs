@@ -185,3 +185,56 @@ fn an_operator_sees_which_nodes_are_there() {
     let shown = text(&output.stdout);
     assert!(shown.contains("2 of 3 voters answer, 0 more may fail"), "{shown}");
 }
+
+#[test]
+fn an_operator_changes_who_belongs_to_the_cluster_and_who_leads() {
+    let mut cluster = nodes().start(3);
+    let leader = cluster.leader();
+    let run = |cluster: &Cluster, args: &[&str]| {
+        let args: Vec<&str> = ["cluster"].iter().chain(args).copied().collect();
+        leasehold(cluster, &cluster.up(), &args).output().expect("the binary runs")
+    };
+    let said = |output: &Output| (output.status.code(), text(&output.stdout), text(&output.stderr));
+    let heir = cluster.follower();
+    let told = said(&run(&cluster, &["transfer", &heir.to_string(), "--reason", "patching"]));
+    assert_eq!(told, (Some(0), format!("node {heir} leads\n"), String::new()));
+    assert_eq!(cluster.leader(), heir);
+
+    let told = said(&run(&cluster, &["promote", &leader.to_string()]));
+    assert_eq!(told, (Some(0), format!("node {leader} has a vote\n"), String::new()));
+    let (code, _, error) = said(&run(&cluster, &["promote", "9"]));
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("not_found: node 9 is not a member"), "{error}");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = nobody.local_addr().expect("it is bound").to_string();
+    drop(nobody);
+    let (code, _, error) = said(&run(&cluster, &["add", "4", &address]));
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("conflict: no node answers at"), "{error}");
+
+    cluster.kill9(leader);
+    let told = said(&run(&cluster, &["remove", &leader.to_string(), "--reason", "it is gone"]));
+    assert_eq!(told, (Some(0), format!("node {leader} is no member any more\n"), String::new()));
+    let audit = cluster.client(cluster.leader()).get("/v1/audit").ok();
+    let deeds: Vec<String> = audit["items"]
+        .as_array()
+        .expect("records")
+        .iter()
+        .map(|one| {
+            let word = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+            [word("action"), word("target"), word("reason"), word("result")].join(" ")
+        })
+        .collect();
+    assert_eq!(
+        deeds,
+        [
+            format!("remove_node node {leader} it is gone begun"),
+            "add_node node 4  refused".to_owned(),
+            "add_node node 4  begun".to_owned(),
+            "promote_node node 9  refused".to_owned(),
+            "promote_node node 9  begun".to_owned(),
+            format!("promote_node node {leader}  begun"),
+            format!("transfer_leadership node {heir} patching begun"),
+        ]
+    );
+}

@@ -2,7 +2,9 @@
 
 mod answers;
 mod client;
+mod hand_over;
 mod kill;
+mod membership;
 mod place;
 
 use leasehold_harness::Nodes;

@@ -15,6 +15,7 @@ mod exec;
 mod exits;
 mod forgetting;
 mod freeze;
+mod golden;
 mod grants;
 mod health;
 mod idempotency;

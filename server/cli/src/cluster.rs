@@ -9,6 +9,7 @@ use crate::table::Table;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use leasehold_wire::{
     AddNode, ChangeNode, Cluster, ClusterNode, NodeChanged, NodeRole, NodeStanding,
+    TransferLeadership,
 };
 
 const AFTER: &str = "\
@@ -26,7 +27,7 @@ Replace node 3, which is gone for good, by a new one under an id that was never 
 
 pub(crate) fn command() -> Command {
     Command::new("cluster")
-        .about("Show the nodes and how they are; add, promote and remove nodes")
+        .about("Show the nodes and how they are; change them, and which one leads")
         .after_help(AFTER)
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -55,6 +56,15 @@ pub(crate) fn command() -> Command {
                 .arg(node("Its id"))
                 .arg(reason()),
         )
+        .subcommand(
+            Command::new("transfer")
+                .about("Have another node lead, before work on the one that does")
+                .arg(
+                    node("Which one [default: the voter that has caught up furthest]")
+                        .required(false),
+                )
+                .arg(reason()),
+        )
 }
 
 fn node(help: &'static str) -> Arg {
@@ -79,7 +89,8 @@ pub(crate) async fn run(given: &ArgMatches, service: &Service) -> Result<(), Fai
         }
         Some(("promote", given)) => client.promote_node(&change(given)).await?,
         Some(("remove", given)) => client.remove_node(&change(given)).await?,
-        _ => return Err(Failure::Usage("status, add, promote or remove?".to_owned())),
+        Some(("transfer", given)) => return transfer(given, service).await,
+        _ => return Err(Failure::Usage("status, add, promote, remove or transfer?".to_owned())),
     };
     service.show_value(&changed.value, done)
 }
@@ -94,6 +105,13 @@ fn given_reason(given: &ArgMatches) -> Option<std::borrow::Cow<'_, str>> {
 
 fn change(given: &ArgMatches) -> ChangeNode<'_> {
     ChangeNode { id: id(given), reason: given_reason(given) }
+}
+
+async fn transfer(given: &ArgMatches, service: &Service) -> Result<(), Failure> {
+    let to = given.get_one("id").copied();
+    let asked = TransferLeadership { to, reason: given_reason(given) };
+    let transferred = service.client.transfer_leadership(&asked).await?;
+    service.show_value(&transferred.value, |now| format!("node {} leads", now.leader))
 }
 
 fn done(changed: &NodeChanged) -> String {

@@ -12,8 +12,8 @@ use crate::encode::with_query;
 use crate::error::Error;
 use crate::pages::Pages;
 use crate::wire::{
-    AddNode, ChangeNode, Cluster, Domain, DomainReset, ForceRelease, ForceReleased, NodeChanged,
-    SetDomain,
+    AddNode, ChangeNode, Cluster, Domain, DomainReset, ForceRelease, ForceReleased,
+    LeadershipTransferred, NodeChanged, SetDomain, TransferLeadership,
 };
 use hyper::Method;
 
@@ -63,6 +63,19 @@ impl Client {
     /// [`Error::OutcomeUnknown`] if the answer was lost.
     pub async fn remove_node(&self, asked: &ChangeNode<'_>) -> Result<Answer<NodeChanged>, Error> {
         let target = "/v1/cluster/remove".to_owned();
+        self.run(Call::new(Method::POST, target, Repeat::IfNothingWasDone).json(asked)?).await
+    }
+
+    /// Has another voter lead, or the one that has caught up furthest.
+    ///
+    /// # Errors
+    /// As of [`Client::add_node`], and with `not_found` if it is no member;
+    /// [`Error::OutcomeUnknown`] if the answer was lost.
+    pub async fn transfer_leadership(
+        &self,
+        asked: &TransferLeadership<'_>,
+    ) -> Result<Answer<LeadershipTransferred>, Error> {
+        let target = "/v1/cluster/transfer".to_owned();
         self.run(Call::new(Method::POST, target, Repeat::IfNothingWasDone).json(asked)?).await
     }
 

@@ -70,6 +70,7 @@ impl Step<'_> {
             Command::Found { cluster, limits } => self.found(*cluster, limits),
             Command::SetLimits(limits) => self.set_limits(limits),
             Command::ConfirmEnded { lease, tokens } => self.confirm_ended(*lease, tokens),
+            Command::RaiseLevel { to } => self.raise_level(*to),
         }
     }
 

@@ -60,6 +60,12 @@ impl Frozen {
         digest.finish()
     }
 
+    /// The highest version of commands that its log may hold.
+    #[must_use]
+    pub fn level(&self) -> u16 {
+        self.0.head.level
+    }
+
     /// The number of the newest change in it.
     #[must_use]
     pub fn revision(&self) -> u64 {

@@ -85,6 +85,12 @@ impl LockTable {
         self.state.head.cluster
     }
 
+    /// The highest version of commands that the log may hold.
+    #[must_use]
+    pub fn level(&self) -> u16 {
+        self.state.head.level
+    }
+
     /// The newest token given out.
     #[must_use]
     pub fn last_token(&self) -> Token {

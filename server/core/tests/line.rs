@@ -8,7 +8,7 @@
 //! cancel REQ by=A              detach TICKET N             leave TICKET N HOW
 //! expire ID ID ..              drained T                   passon T N
 //! trim ended=N history=N       limits k=N ..               domain D queue_max=N|none [if=N|absent]
-//! confirm ID T,T
+//! confirm ID T,T               level N
 //! ```
 //!
 //! Whoever has no `as=` is of the principal `dev`. What a leader decides from its memory carries
@@ -148,6 +148,7 @@ pub(crate) fn parse(line: &str, term: u64, limits: &Limits) -> Command {
             lease: lease(words.at(1)),
             tokens: words.at(2).split(',').map(|token| Token(number(token))).collect(),
         },
+        "level" => Command::RaiseLevel { to: number(words.at(1)) },
         other => panic!("no such command: {other:?} in {line:?}"),
     }
 }

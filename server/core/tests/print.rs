@@ -60,6 +60,7 @@ fn body(command: &Command) -> String {
             let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();
             format!("confirm {:x} {}", lease.0, tokens.join(","))
         }
+        Command::RaiseLevel { to } => format!("level {to}"),
     }
 }
 

@@ -10,6 +10,7 @@
 //! times A..B CMD  one entry for each number, put in for {} (decimal) or {x} (hexadecimal);
 //!                 only counts come out
 //! show R          the line for a resource
+//! level           the version of commands that is in force
 //! lost ID         what a lease lost without its client's doing
 //! counter token=N pretends that N tokens were given out
 //! ```
@@ -95,6 +96,7 @@ impl Run {
         let text = text.strip_prefix("+ ").unwrap_or(text);
         match text.split_once(' ') {
             _ if text.is_empty() || text.starts_with('#') => {}
+            None if text == "level" => self.say(&self.table.level().to_string()),
             Some(("at", at_ms)) => self.header.at_ms = line::number(at_ms),
             Some(("term", term)) => self.header.term = line::number(term),
             Some(("times", rest)) => self.times(rest),

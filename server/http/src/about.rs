@@ -51,7 +51,8 @@ pub(crate) async fn attention(ask: Ask) -> Answered {
 /// `GET /v1/config`
 pub(crate) async fn config(ask: Ask) -> Answered {
     ask.query(&[])?;
-    Ok(Answer::json(&wire::Config { settings: ask.app.shown.clone() }).unstored())
+    let settings = (ask.app.shown)(&ask.node().limits());
+    Ok(Answer::json(&wire::Config { settings }).unstored())
 }
 
 /// The bounds of the rim.

@@ -10,8 +10,8 @@ use crate::from_wire;
 use crate::to_wire;
 use leasehold_core::command::ClusterChange;
 use leasehold_core::command::Stage::{Begun, Refused};
-use leasehold_node::{MembershipError, Operator};
-use leasehold_wire::{self as wire, NodeStanding};
+use leasehold_node::Operator;
+use leasehold_wire::{self as wire, Code, NodeStanding};
 use std::future::Future;
 
 /// `GET /v1/cluster`. Asks every node how it is, and none whether it may: it is looked at most when
@@ -54,27 +54,38 @@ fn changed(id: u64, standing: NodeStanding) -> Answer {
     Answer::json(&wire::NodeChanged { id, standing }).unstored()
 }
 
+/// `POST /v1/cluster/transfer`
+pub(crate) async fn transfer(ask: Ask) -> Answered {
+    let shape: wire::TransferLeadership<'_> = match ask.body.is_empty() {
+        true => wire::TransferLeadership::default(),
+        false => wire::parse(&ask.body)?,
+    };
+    let node = shape.to.map(|to| from_wire::node_id("to", to)).transpose()?;
+    let transferring = ask.node().transfer(node);
+    let change =
+        change(&ask, shape.reason.as_deref(), ClusterChange::Transfer { node }, transferring);
+    Ok(Answer::json(&wire::LeadershipTransferred { leader: change.await? }).unstored())
+}
+
 /// Runs a change between its marks in the audit.
-async fn change<T>(
+async fn change<T, E>(
     ask: &Ask,
     reason: Option<&str>,
     change: ClusterChange,
-    run: impl Future<Output = Result<T, MembershipError>>,
-) -> Result<T, Fault> {
+    run: impl Future<Output = Result<T, E>>,
+) -> Result<T, Fault>
+where
+    Fault: From<E>,
+{
     let operator = ask.caller.operator(from_wire::reason_or_none(reason)?);
     let note = async |operator: Operator, stage| {
         ask.node().note_cluster_change(ask.call, operator, change, stage).await
     };
     note(operator.clone(), Begun).await?;
-    let done = run.await;
-    if done.as_ref().is_err_and(is_refusal) {
+    let done = run.await.map_err(Fault::from);
+    if done.as_ref().is_err_and(|fault| fault.problem.code != Code::OutcomeUnknown) {
         // The refusal is told in any case; a leader that has just lost its place cannot note it.
         let _ = note(operator, Refused).await;
     }
-    done.map_err(Fault::from)
-}
-
-/// Nothing was changed, as opposed to: nobody knows.
-fn is_refusal(error: &MembershipError) -> bool {
-    !matches!(error, MembershipError::OutcomeUnknown)
+    done
 }

@@ -35,6 +35,17 @@ pub(crate) fn problem(failure: Failure) -> Problem<'static> {
         Failure::Gone(gone) => self::gone(gone),
         Failure::NoLeader => soon(Code::NoLeader, "nobody leads the cluster at the moment"),
         Failure::NotReady => soon(Code::NotReady, "the node has not applied its log yet"),
+        Failure::AboveLevel { needs, level } => retry(
+            LATER_MS,
+            Problem::new(
+                503,
+                Code::NotReady,
+                format!(
+                    "this takes commands of version {needs}, and the cluster is at {level} until \
+                     all of its members are upgraded"
+                ),
+            ),
+        ),
         Failure::Overloaded => soon(Code::Overloaded, "the node has too much to do"),
         Failure::OutcomeUnknown { request_id } => outcome_unknown(request_id.as_ref()),
         Failure::StorageFull => retry(
@@ -46,6 +57,15 @@ pub(crate) fn problem(failure: Failure) -> Problem<'static> {
             408,
             Code::RequestTimeout,
             "the time that the request had is over; nothing was done",
+        ),
+        Failure::AnswerTooLarge => with_field(
+            "limit",
+            Problem::new(
+                400,
+                Code::InvalidRequest,
+                "the answer is longer than what one node passes on to another: ask with a smaller \
+                 `limit`, or ask the leader itself",
+            ),
         ),
         Failure::Internal(cause) => {
             // One operation of a batch; a whole request is logged with its trace id instead.

@@ -75,5 +75,6 @@ mod trace;
 mod watch;
 mod why;
 
+pub use app::Shown;
 pub use server::{Server, StartError, start};
 pub use settings::Settings;

@@ -117,6 +117,7 @@ pub(crate) static TABLE: &[Route] = table! {
     POST   "/v1/cluster/add"            "add-node"        Administer Release Single Leader => cluster::add;
     POST   "/v1/cluster/promote"        "promote-node"    Administer Release Single Leader => cluster::promote;
     POST   "/v1/cluster/remove"         "remove-node"     Administer Release Single Leader => cluster::remove;
+    POST   "/v1/cluster/transfer"       "transfer-leadership" Operate Release Single Leader => cluster::transfer;
     GET    "/v1/audit"                  "audit"           Operate Read    None   Leader => audit::list;
     GET    "/v1/stats"                  "stats"           Read    Read    None   Here   => about::stats;
     GET    "/v1/attention"              "attention"       Read    Read    None   Here   => about::attention;

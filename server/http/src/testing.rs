@@ -41,6 +41,9 @@ pub(crate) enum Leader {
     Silent(u64),
 }
 
+/// How old the state is behind any of them that can be asked.
+pub(crate) const AGE: Duration = Duration::from_micros(70_300);
+
 struct Others {
     /// The one that leads, and those that lead after it.
     leaders: Mutex<VecDeque<Leader>>,
@@ -63,6 +66,14 @@ impl Onward for Others {
         match self.leader_now() {
             Leader::Here => None,
             Leader::Answers(id, _) | Leader::Fails(id, _) | Leader::Silent(id) => Some(id),
+        }
+    }
+
+    fn age(&self) -> Option<Duration> {
+        match self.leader_now() {
+            Leader::Here => Some(Duration::ZERO),
+            Leader::Silent(_) => None,
+            _ => Some(AGE),
         }
     }
 
@@ -121,7 +132,7 @@ pub(crate) async fn alone_with(leaders: impl IntoIterator<Item = Leader>) -> Alo
     };
     let metrics = Metrics::new(&registry).expect("new names");
     let (seen, news) = unbounded_channel();
-    let mut app = App::new(settings, node, registry, metrics, Vec::new());
+    let mut app = App::new(settings, node, registry, metrics, Arc::new(|_| Vec::new()));
     app.onward = Arc::new(Others { leaders: Mutex::new(leaders.into_iter().collect()), seen });
     Alone { app: Arc::new(app), news, _files: files }
 }

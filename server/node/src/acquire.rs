@@ -64,6 +64,8 @@ impl Node {
                 // Given up without an answer, the request counts as abandoned, not as told.
                 let stopped = stopped.await.map_err(|failure| match failure {
                     Failure::WaitTimeout(_) if refused => Failure::ShuttingDown,
+                    // It stands in the line of whoever leads next.
+                    Failure::NoLeader => Failure::OutcomeUnknown { request_id: request_id.clone() },
                     other => other.of_request(request_id.as_ref()),
                 });
                 stopped?

@@ -1,7 +1,7 @@
 //! What a node is told when it starts.
 
 use crate::propose::QueueSettings;
-use leasehold_core::Limits;
+use leasehold_core::{Command, Limits};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -36,6 +36,10 @@ pub struct NodeConfig {
     pub events_max: u64,
     /// Records of the audit that are kept.
     pub audit_max: u64,
+    /// The highest version of commands that the node says it knows. What the build knows, but in
+    /// tests of upgrades.
+    #[doc(hidden)]
+    pub commands: u16,
 }
 
 /// Other nodes, and the way to them.
@@ -87,6 +91,7 @@ impl NodeConfig {
             snapshot_log_bytes: 32 << 20,
             events_max: 262_144,
             audit_max: 100_000,
+            commands: Command::NEWEST,
         }
     }
 

@@ -17,7 +17,10 @@
 //! | `keeper` | the task that proposes what is due, and measures outages |
 //! | [`Forwarded`] (`forward`), `peers` | what is passed on to the leader; the way to other nodes |
 //! | `follower_reads` | linearizable reads on a node that does not lead |
+//! | `level` | which commands the log may hold while members run different releases |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
+//! | [`TransferError`] (`transfer`) | handing leadership over |
+//! | `contact` | how lately this node was in touch with the others |
 //! | `log`, `state`, `history`, `open` | redb: the Raft log, snapshots, ended grants |
 //! | `reserve` | disk space that is kept for what frees locks |
 //! | `codec` | every stored byte, versioned and pinned |
@@ -34,6 +37,7 @@ mod change;
 mod codec;
 mod config;
 mod confirm;
+mod contact;
 mod fatal;
 mod follower_reads;
 mod forward;
@@ -44,6 +48,7 @@ mod hub;
 mod keeper;
 mod leadership;
 mod lease;
+mod level;
 mod lists;
 mod log;
 mod membership;
@@ -61,6 +66,7 @@ mod runtime;
 mod state;
 mod stats;
 mod status;
+mod transfer;
 mod types;
 mod watch;
 mod why;
@@ -73,6 +79,7 @@ pub use config::{NodeConfig, PeerConfig, Timing};
 pub use fatal::StorageFault;
 pub use forward::{AnswerForwarded, Forwarded, ForwardedAnswer};
 pub use grants::{GrantSeen, GrantsFilter, NoGrant};
+pub use level::Outdated;
 pub use lists::{ClientsFilter, LeasesFilter, LockState, LockSummary, LocksFilter};
 pub use membership::MembershipError;
 pub use metrics::Metrics;
@@ -82,6 +89,7 @@ pub use place::Removed;
 pub use propose::QueueSettings;
 pub use stats::{Stats, Usage};
 pub use status::{ClusterView, NodeRole, NodeStatus, NodeView, RaftState};
+pub use transfer::TransferError;
 pub use watch::{Watch, WatchFilter, Watched};
 pub use why::WhyStatus;
 

@@ -31,6 +31,8 @@ pub struct Metrics {
     pub(crate) passed_on: IntCounter,
     pub(crate) renewals: IntCounter,
     pub(crate) leader_changes: IntCounter,
+    pub(crate) step_downs: IntCounter,
+    pub(crate) passed_on_bytes: IntGauge,
     pub(crate) outage_seconds: prometheus::Counter,
     pub(crate) refusals: IntCounterVec,
     pub(crate) leading: IntGauge,
@@ -55,6 +57,8 @@ pub struct Metrics {
     role: IntGaugeVec,
     answered_at: IntGaugeVec,
     unreachable: IntGauge,
+    pub(crate) command_version: IntGauge,
+    pub(crate) command_level: IntGauge,
 }
 
 /// What a node may be in Raft, so that each exists from the start.
@@ -67,7 +71,7 @@ const ROLES: [(RaftState, &str); 5] = [
 ];
 
 /// The bounds that a refusal may name, so that each exists from the start.
-pub(crate) const BOUNDS: [&str; 11] = [
+pub(crate) const BOUNDS: [&str; 12] = [
     "queue",
     "client_waiters",
     "waiters",
@@ -78,6 +82,7 @@ pub(crate) const BOUNDS: [&str; 11] = [
     "tokens",
     "domains",
     "proposals",
+    "passed_on",
     "storage",
 ];
 
@@ -136,6 +141,14 @@ impl Metrics {
             )?,
             leader_changes: make
                 .counter("leasehold_leader_changes_total", "Times that this node took over")?,
+            step_downs: make.counter(
+                "leasehold_leader_step_downs_total",
+                "Times that this node gave up leading because no quorum answered",
+            )?,
+            passed_on_bytes: make.gauge(
+                "leasehold_peer_request_bytes",
+                "Bytes of requests that other nodes pass on, arriving or being answered",
+            )?,
             outage_seconds: make
                 .seconds("leasehold_outage_seconds_total", "Time added to every deadline")?,
             refusals: make.counters(
@@ -165,6 +178,14 @@ impl Metrics {
             history_durable_index: make.gauge(
                 "leasehold_history_durable_index",
                 "Log entry up to which the history is durable",
+            )?,
+            command_version: make.gauge(
+                "leasehold_command_version",
+                "Highest version of commands that this node knows",
+            )?,
+            command_level: make.gauge(
+                "leasehold_command_level",
+                "Version of commands that the cluster uses, as every member knows it",
             )?,
             storage_free_bytes: make
                 .gauge("leasehold_storage_free_bytes", "Free space on the disk of the data")?,

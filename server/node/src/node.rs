@@ -1,9 +1,10 @@
 //! The handle that the rest of the service talks to.
 
 use crate::answer::Failure;
-use crate::batcher::Batcher;
-use crate::config::NodeConfig;
+use crate::batcher::{Batcher, NotQueued};
+use crate::config::{NodeConfig, Timing};
 use crate::confirm::Confirmer;
+use crate::contact::Contact;
 use crate::fatal::{Fatal, StorageFault};
 use crate::follower_reads::FollowerReads;
 use crate::forward::Answers;
@@ -13,7 +14,7 @@ use crate::hub::cell::{Answer, ReplyTo};
 use crate::keeper::Keeper;
 use crate::leadership::Leadership;
 use crate::log::LogStore;
-use crate::membership::{Moved, OnItsWay, Upkeep};
+use crate::membership::{OnItsWay, Upkeep};
 use crate::metrics::Metrics;
 use crate::open::{OpenError, Opened, Setup, Sizes, open};
 use crate::peers::{Forwarder, Host, Identity, PeerListener, Peers};
@@ -26,7 +27,6 @@ use crate::status::{Reporter, Survey};
 use crate::types::CommittedLeader;
 use futures_util::FutureExt as _;
 use leasehold_core::{Command, LeaseId, Limits, Outcome};
-use openraft::async_runtime::WatchReceiver as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,8 +34,6 @@ use tokio::sync::{oneshot, watch};
 
 /// An outcome that is not known after this is answered as exactly that.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Recovery applies what was committed before the node stopped; a million locks take seconds.
-pub(crate) const RECOVER_WITHIN: Duration = Duration::from_secs(600);
 /// A node that has been ready stays so for this long without a leader: an election must not
 /// empty a load balancer.
 const READY_WITHOUT_LEADER: Duration = Duration::from_secs(30);
@@ -57,7 +55,8 @@ pub(crate) struct Inner {
     pub(crate) follower_reads: FollowerReads,
     pub(crate) history: History,
     pub(crate) metrics: Metrics,
-    pub(crate) election_max_ms: u64,
+    pub(crate) contact: Arc<Contact>,
+    pub(crate) timing: Timing,
     pub(crate) raft: crate::Raft,
     pub(crate) identity: Arc<Identity>,
     pub(crate) leading: watch::Receiver<Option<CommittedLeader>>,
@@ -65,7 +64,6 @@ pub(crate) struct Inner {
     pub(crate) reporter: Reporter,
     pub(crate) survey: Survey,
     pub(crate) changes: OnItsWay,
-    pub(crate) moved: Moved,
     stop_peers: watch::Sender<bool>,
     pub(crate) reserve: Reserve,
     fatal: Fatal,
@@ -125,7 +123,7 @@ pub enum StartError {
     #[error(transparent)]
     Unwelcome(Box<dyn std::error::Error + Send + Sync>),
     /// The log could not be applied.
-    #[error("the log was not applied within {} s: {cause}", RECOVER_WITHIN.as_secs())]
+    #[error("the log was not applied: {cause}")]
     Recovery {
         /// What Raft says.
         cause: String,
@@ -162,6 +160,7 @@ impl Node {
         let setup = Setup {
             dir: config.dir.clone(),
             node: config.id,
+            commands: config.commands,
             // The same on every node and in every version: the founder's own limits follow as
             // the first log entry.
             seed: Limits::default(),
@@ -192,7 +191,11 @@ impl Node {
         )
         .await
         .map_err(|cause| StartError::Raft(cause.to_string()))?;
+        identity.follow(raft.server_metrics());
+        // Only after this it has told who the members are, without whom nobody can be judged.
+        raft.with_raft_state(|_| ()).await.map_err(|cause| StartError::Raft(cause.to_string()))?;
         let stop_peers = watch::Sender::new(false);
+        let contact = Arc::new(Contact::new());
         let confirmer = Confirmer::start(raft.clone());
         let reporter = Reporter {
             raft: raft.clone(),
@@ -204,7 +207,6 @@ impl Node {
             version: config.version.clone(),
             commit: config.commit.clone(),
         };
-        let moved = Moved::default();
         if let Some(listener) = listener {
             let host = Host {
                 us: identity.clone(),
@@ -212,9 +214,10 @@ impl Node {
                 dir: config.dir.clone(),
                 confirmer: confirmer.clone(),
                 shared: opened.shared.clone(),
+                contact: contact.clone(),
+                metrics: metrics.clone(),
                 answers: answers.clone(),
                 reporter: reporter.clone(),
-                moved: moved.clone(),
             };
             listener.start(host, stop_peers.subscribe());
         }
@@ -223,9 +226,9 @@ impl Node {
             raft,
             identity,
             confirmer,
+            contact,
             answers,
             reporter,
-            moved,
             leading: led,
             stop_peers,
         };
@@ -272,13 +275,14 @@ impl Node {
         metrics: Metrics,
         running: Running,
     ) -> Self {
-        let Running { raft, identity, confirmer, answers, reporter, moved, leading, stop_peers } =
+        let Running { raft, identity, confirmer, contact, answers, reporter, leading, stop_peers } =
             running;
         let batcher = Batcher::new(
             Proposals::new(config.queue),
             hub.clone(),
             raft.clone(),
             metrics.clone(),
+            opened.shared.clone(),
             leading.clone(),
         );
         let inner = Inner {
@@ -292,13 +296,13 @@ impl Node {
             follower_reads: FollowerReads::new(identity.clone()),
             history: opened.history.clone(),
             metrics,
-            election_max_ms: config.timing.election_max_ms,
+            contact,
+            timing: config.timing,
             place: reporter.place.clone(),
             reserve: reporter.reserve.clone(),
             survey: Survey::new(identity.clone(), raft.clone()),
             changes: OnItsWay::default(),
             reporter,
-            moved,
             raft,
             identity,
             leading,
@@ -312,19 +316,31 @@ impl Node {
 
     fn start_tasks(&self, config: &NodeConfig, leading: watch::Sender<Option<CommittedLeader>>) {
         let inner = &self.inner;
+        inner.metrics.command_version.set(i64::from(config.commands));
         let leadership = Leadership {
+            id: inner.id,
             raft: inner.raft.clone(),
             hub: inner.hub.clone(),
             shared: inner.shared.clone(),
             confirmer: inner.confirmer.clone(),
+            contact: inner.contact.clone(),
             metrics: inner.metrics.clone(),
             leading,
             batcher: inner.batcher.clone(),
+            timing: inner.timing,
+            identity: inner.identity.clone(),
             seed: config.limits.clone(),
         };
         self.spawn_vital("leadership", leadership.run());
         self.spawn_vital("batcher", inner.batcher.clone().run());
-        self.spawn_vital("upkeep", Upkeep::new(self.clone()).run());
+        let (upkeep, mut stop) = (Upkeep::new(self.clone()).run(), inner.stop_peers.subscribe());
+        self.spawn_vital("upkeep", async move {
+            // It has the whole node: ended first, so that its files can be closed.
+            tokio::select! {
+                () = upkeep => {}
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
+        });
         if let Some((log, machine)) = self.stores() {
             self.spawn_vital("keeper", self.keeper(config, log, machine).run());
         }
@@ -371,12 +387,6 @@ impl Node {
         self.inner.id
     }
 
-    /// The node that leads, as far as this one knows.
-    #[must_use]
-    pub fn leader(&self) -> Option<u64> {
-        self.inner.raft.server_metrics().borrow_watched().current_leader
-    }
-
     /// The log is applied, and somebody leads or did so a moment ago.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -384,8 +394,7 @@ impl Node {
             return false;
         }
         let mut ready = self.inner.ready.lock();
-        let led = self.inner.leading.borrow().is_some();
-        if led || self.leader().is_some_and(|leader| leader != self.inner.id) {
+        if self.leader().is_some() {
             *ready = Some(runtime::now());
             return true;
         }
@@ -513,9 +522,12 @@ impl Node {
     }
 
     pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), Failure> {
-        self.inner.batcher.push(class, proposal).map_err(|_| {
-            self.inner.metrics.refusals.with_label_values(&["proposals"]).inc();
-            Failure::Overloaded
+        self.inner.batcher.push(class, proposal).map_err(|why| match why {
+            NotQueued::Full => {
+                self.inner.metrics.refusals.with_label_values(&["proposals"]).inc();
+                Failure::Overloaded
+            }
+            NotQueued::AboveLevel { needs, level } => Failure::AboveLevel { needs, level },
         })
     }
 
@@ -550,9 +562,9 @@ struct Running {
     raft: crate::Raft,
     identity: Arc<Identity>,
     confirmer: Confirmer,
+    contact: Arc<Contact>,
     answers: Answers,
     reporter: Reporter,
-    moved: Moved,
     leading: watch::Receiver<Option<CommittedLeader>>,
     stop_peers: watch::Sender<bool>,
 }

@@ -41,15 +41,25 @@ impl Place {
         Self { state: watch::Sender::new(State::Waiting("its start".to_owned())) }
     }
 
-    /// Says what the node waits for; answers whether that is news.
-    pub(crate) fn wait_for(&self, what: String) -> bool {
-        self.state.send_if_modified(|state| match state {
-            State::Waiting(known) if *known != what => {
-                *known = what;
+    /// Says what the node waits for.
+    pub(crate) fn wait_for(&self, what: &str) {
+        let news = self.state.send_if_modified(|state| match state {
+            State::Waiting(known) if known != what => {
+                what.clone_into(known);
                 true
             }
             _ => false,
-        })
+        });
+        if news {
+            tracing::info!("waiting for {what}");
+        }
+    }
+
+    /// Says it again: nothing has changed for long.
+    pub(crate) fn remind(&self) {
+        if let State::Waiting(what) = &*self.state.borrow() {
+            tracing::info!("still waiting for {what}");
+        }
     }
 
     pub(crate) fn take(&self) {
@@ -81,7 +91,7 @@ impl Place {
         match &*self.state.borrow() {
             State::Waiting(what) => Some(what.clone()),
             State::Taken => None,
-            State::Removed(removed) => Some(removed.to_string()),
+            State::Removed(removed) => Some(format!("its end: {removed}")),
         }
     }
 
@@ -109,5 +119,26 @@ impl Node {
     /// it will not be taken in again under what it has.
     pub async fn removed(&self) -> Removed {
         self.inner.place.removed().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_once_lost_is_never_taken_again() {
+        let place = Place::new();
+        place.wait_for("a quorum");
+        assert_eq!(place.waits_for().as_deref(), Some("a quorum"));
+        place.take();
+        place.wait_for("a leader");
+        assert_eq!(place.waits_for(), None, "it serves from the first time on");
+        place.remove(Removed { id: 3, by: Some(1) });
+        place.remove(Removed { id: 3, by: None });
+        place.take();
+        let said = place.waits_for().expect("it is not there any more");
+        assert!(place.is_removed() && said.contains("node 3 was removed"), "{said}");
+        assert!(said.contains("as node 1 says"), "the first word counts: {said}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{outcome_unknown, retry, soon, with_field};
 use crate::fault::Fault;
-use leasehold_node::MembershipError;
+use leasehold_node::{MembershipError, TransferError};
 use leasehold_wire::{Code, Problem};
 
 /// When a change that is on its way may be over, or a learner has caught up further.
@@ -42,6 +42,29 @@ pub(crate) fn membership(error: &MembershipError) -> Problem<'static> {
         E::LastVoter { .. } => with_field("id", conflict("last_voter")),
         E::QuorumAtRisk { .. } => conflict("quorum_at_risk"),
         E::Refused { .. } => conflict("refused"),
+    }
+}
+
+impl From<TransferError> for Fault {
+    fn from(error: TransferError) -> Self {
+        transfer(&error).into()
+    }
+}
+
+/// The problem that a transfer of the leadership is that was not made.
+pub(crate) fn transfer(error: &TransferError) -> Problem<'static> {
+    use TransferError as E;
+    let conflict = |reason: &'static str| conflict(reason, error);
+    match error {
+        E::NotLeader { .. } => soon(Code::NoLeader, "the leader changed; nothing was done"),
+        E::Stopping => soon(Code::ShuttingDown, "the node is stopping"),
+        E::Unknown { .. } => with_field("to", Problem::new(404, Code::NotFound, error.to_string())),
+        E::Learner { .. } => with_field("to", conflict("learner")),
+        E::Silent { .. } => with_field("to", conflict("unreachable")),
+        E::Behind { .. } => retry(CHANGED_MS, with_field("to", conflict("behind"))),
+        E::Nobody => conflict("nobody"),
+        E::UnderWay => retry(CHANGED_MS, conflict("in_progress")),
+        E::NotDone { .. } => retry(CHANGED_MS, conflict("not_done")),
     }
 }
 
@@ -96,6 +119,26 @@ mod tests {
             assert_eq!(problem.detail, error.to_string());
             let passes = matches!(reason, "in_progress" | "behind" | "not_heard_of");
             assert_eq!(problem.retry_after_ms.is_some(), passes, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_that_was_not_made_says_why_in_a_word_and_in_a_sentence() {
+        use TransferError as E;
+        for (error, status, code, reason) in [
+            (E::NotLeader { leader: None }, 503, Code::NoLeader, None),
+            (E::Stopping, 503, Code::ShuttingDown, None),
+            (E::Unknown { id: 4 }, 404, Code::NotFound, None),
+            (E::Learner { id: 4 }, 409, Code::Conflict, Some("learner")),
+            (E::Silent { id: 4 }, 409, Code::Conflict, Some("unreachable")),
+            (E::Behind { id: 4, entries: 9_000 }, 409, Code::Conflict, Some("behind")),
+            (E::Nobody, 409, Code::Conflict, Some("nobody")),
+            (E::UnderWay, 409, Code::Conflict, Some("in_progress")),
+            (E::NotDone { id: 4, within_ms: 800 }, 409, Code::Conflict, Some("not_done")),
+        ] {
+            let problem = transfer(&error);
+            assert_eq!((problem.status, problem.code), (status, code), "{error:?}");
+            assert_eq!(problem.reason.as_deref(), reason, "{error:?}");
         }
     }
 

@@ -4,7 +4,7 @@ use super::entry::{Entry, Tag};
 use leasehold_wire::{self as wire, Code};
 
 pub(super) fn entries() -> Vec<Entry> {
-    vec![status(), add(), promote(), remove()]
+    vec![status(), add(), promote(), remove(), transfer()]
 }
 
 fn status() -> Entry {
@@ -54,5 +54,18 @@ fn remove() -> Entry {
     )
     .takes::<wire::ChangeNode<'static>>()
     .gives::<wire::NodeChanged>()
+    .fails([(404, Code::NotFound), (409, Code::Conflict)])
+}
+
+fn transfer() -> Entry {
+    Entry::new(
+        "transfer-leadership",
+        Tag::Cluster,
+        "Have another node lead",
+        "What is on its way is answered first, so it costs clients less than an election. The body \
+         may be left out: the voter that has caught up furthest takes over. Goes into the audit.",
+    )
+    .may_take::<wire::TransferLeadership<'static>>()
+    .gives::<wire::LeadershipTransferred>()
     .fails([(404, Code::NotFound), (409, Code::Conflict)])
 }

@@ -79,6 +79,9 @@ pub(super) enum StoredCommand<'a> {
         lease: LeaseBytes,
         tokens: Vec<u64>,
     },
+    RaiseLevel {
+        to: u16,
+    },
 }
 
 pub(super) fn command_out(command: &Command) -> StoredCommand<'_> {
@@ -133,6 +136,7 @@ pub(super) fn command_out(command: &Command) -> StoredCommand<'_> {
             lease: lease_out(*lease),
             tokens: tokens.iter().map(|token| token.0).collect(),
         },
+        Command::RaiseLevel { to } => StoredCommand::RaiseLevel { to: *to },
     }
 }
 
@@ -186,5 +190,6 @@ pub(super) fn command_in(stored: StoredCommand<'_>) -> Result<Command, DecodeErr
             lease: lease_in(lease),
             tokens: tokens.into_iter().map(Token).collect(),
         },
+        StoredCommand::RaiseLevel { to } => Command::RaiseLevel { to },
     })
 }

@@ -39,7 +39,7 @@ pub(crate) use carried::{
     Carried, decode_carried, encode_answer, encode_beat, encode_hang_up, encode_request,
 };
 pub(crate) use change::{decode_changes, encode_changes};
-pub(crate) use entry::{decode_entry, encode_entry, peek_entry};
+pub(crate) use entry::{Peeked, decode_entry, encode_entry, peek_entry};
 pub(crate) use peer::{
     About, Ask, Hello, SnapshotAsk, Standing, Told, Unwelcome, Welcome, decode_ask, decode_hello,
     decode_told, decode_welcome, encode_append, encode_chunk, encode_hello, encode_parcel,
@@ -53,6 +53,7 @@ pub(crate) use record::{decode_record, encode_record};
 pub(crate) use row::{ROW, decode_row, encode_row};
 pub(crate) use status::{Report, StatusAsk, encode_status_ask};
 
+use entry::decode_known_entry;
 use leasehold_core::name::NameError;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +71,8 @@ pub(crate) enum DecodeError {
     Empty { what: &'static str },
     #[error("a {what} of version {found}; this binary reads version {reads}")]
     Version { what: &'static str, found: u8, reads: u8 },
+    #[error("a {what} with commands of version {needs}; this binary knows them up to {knows}")]
+    Commands { what: &'static str, needs: u16, knows: u16 },
     #[error("a {what} that ends too early or has values out of range")]
     Malformed {
         what: &'static str,
@@ -117,6 +120,14 @@ pub(crate) fn versioned(format: Format, bytes: &[u8]) -> Result<&[u8], DecodeErr
         return Err(DecodeError::Version { what, found: *found, reads: format.version });
     }
     Ok(rest)
+}
+
+/// Refuses what a node that knows commands up to a version cannot apply.
+fn known(format: Format, needs: u16, knows: u16) -> Result<(), DecodeError> {
+    match needs > knows {
+        true => Err(DecodeError::Commands { what: format.what, needs, knows }),
+        false => Ok(()),
+    }
 }
 
 /// Reads what [`write_bare`] wrote, all of it.

@@ -10,7 +10,7 @@ use super::raft::{
     vote_in, vote_out,
 };
 use super::status::{Report, StatusAsk, status_in, status_out};
-use super::{DecodeError, Format, decode_entry, encode_entry, versioned, write_bare};
+use super::{DecodeError, Format, decode_known_entry, encode_entry, known, versioned, write_bare};
 use crate::history::{Parcel, Reach};
 use crate::state::Totals;
 use crate::types::{
@@ -25,6 +25,10 @@ pub(super) const MESSAGE: Format = Format { what: "message between peers", versi
 const ENTRIES_BYTES: usize = 192 << 10;
 
 /// The first message of a connection.
+///
+/// It and its answer are what two releases understand of each other before anything is agreed on:
+/// they keep their version, fields are appended at the end, and what follows those that a node
+/// knows is passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     /// The oldest and newest protocol that the caller speaks.
@@ -39,6 +43,8 @@ pub(crate) struct Hello {
     pub(crate) caller: About,
     /// The founders that the caller was told of, as one number, while it has no cluster.
     pub(crate) founders: Option<u32>,
+    /// The version of commands that its log may hold, as far as it knows.
+    pub(crate) level: u16,
 }
 
 /// What a node says of itself.
@@ -95,6 +101,12 @@ pub(crate) enum Unwelcome {
     /// It has as many connections as it takes.
     #[error("it has too many connections")]
     Full,
+    /// One of the two is older than what is in their log.
+    #[error(
+        "the log of the cluster may hold commands of version {0}, which one of the two nodes does \
+         not know: upgrade that one"
+    )]
+    Commands(u16),
 }
 
 /// What one peer asks another.
@@ -177,6 +189,7 @@ struct SentSnapshot {
     rows: u64,
     bytes: u64,
     digest: [u8; 16],
+    level: u16,
 }
 
 /// Rows of a history: the bytes of each, and the number of a change where it has one.
@@ -289,6 +302,7 @@ pub(crate) fn encode_snapshot(ask: &SnapshotAsk) -> Vec<u8> {
         rows: ask.totals.rows,
         bytes: ask.totals.bytes,
         digest: ask.totals.digest.to_be_bytes(),
+        level: ask.totals.level,
     };
     message(SNAPSHOT, &sent, &[])
 }
@@ -334,10 +348,12 @@ pub(crate) fn encode_welcome(welcome: &Welcome) -> Vec<u8> {
     message(WELCOME, welcome, &[])
 }
 
-pub(crate) fn decode_ask(bytes: &[u8]) -> Result<Ask, DecodeError> {
+/// Reads what a peer asks, unless it holds commands that a node who knows them up to `knows` does
+/// not.
+pub(crate) fn decode_ask(bytes: &[u8], knows: u16) -> Result<Ask, DecodeError> {
     let (kind, rest) = opened(bytes)?;
     Ok(match kind {
-        APPEND => Ask::Append(append_in(rest)?),
+        APPEND => Ask::Append(append_in(rest, knows)?),
         VOTE => Ask::Vote(vote_ask_in(all(rest)?)),
         PRE_VOTE => Ask::PreVote(vote_ask_in(all(rest)?)),
         TRANSFER => {
@@ -345,7 +361,7 @@ pub(crate) fn decode_ask(bytes: &[u8]) -> Result<Ask, DecodeError> {
             let last = sent.last.map(log_id_in);
             Ask::Transfer(TransferAsk::new(vote_in(sent.from), sent.to, last))
         }
-        SNAPSHOT => Ask::Snapshot(snapshot_in(all(rest)?)?),
+        SNAPSHOT => Ask::Snapshot(snapshot_in(rest, knows)?),
         PARCEL => Ask::Parcel(parcel_in(rest)?),
         CHUNK => Ask::Chunk(rest.to_vec()),
         SESSION => {
@@ -366,16 +382,16 @@ pub(crate) fn decode_told(bytes: &[u8]) -> Result<Told, DecodeError> {
 }
 
 pub(crate) fn decode_hello(bytes: &[u8]) -> Result<Hello, DecodeError> {
-    told_in_kind(HELLO, bytes)
+    Ok(Rest::after(of_kind(HELLO, bytes)?)?.0)
 }
 
 pub(crate) fn decode_welcome(bytes: &[u8]) -> Result<Welcome, DecodeError> {
-    told_in_kind(WELCOME, bytes)
+    Ok(Rest::after(of_kind(WELCOME, bytes)?)?.0)
 }
 
-fn told_in_kind<'a, T: Deserialize<'a>>(wanted: u8, bytes: &'a [u8]) -> Result<T, DecodeError> {
+fn of_kind(wanted: u8, bytes: &[u8]) -> Result<&[u8], DecodeError> {
     match opened(bytes)? {
-        (kind, rest) if kind == wanted => all(rest),
+        (kind, rest) if kind == wanted => Ok(rest),
         _ => Err(DecodeError::Unused { what: MESSAGE.what }),
     }
 }
@@ -455,11 +471,11 @@ fn parcel_in(bytes: &[u8]) -> Result<Parcel, DecodeError> {
     Ok(parcel)
 }
 
-fn append_in(bytes: &[u8]) -> Result<AppendAsk, DecodeError> {
+fn append_in(bytes: &[u8], knows: u16) -> Result<AppendAsk, DecodeError> {
     let (head, mut rest): (SentAppend, _) = Rest::after(bytes)?;
     let mut entries = Vec::with_capacity(head.entries.len().min(1_024));
     for length in head.entries {
-        entries.push(decode_entry(rest.take(length)?)?);
+        entries.push(decode_known_entry(rest.take(length)?, knows)?);
     }
     rest.end()?;
     Ok(AppendAsk {
@@ -476,7 +492,10 @@ fn vote_ask_in(sent: SentVote) -> VoteAsk {
     ask
 }
 
-fn snapshot_in(sent: SentSnapshot) -> Result<SnapshotAsk, DecodeError> {
+fn snapshot_in(bytes: &[u8], knows: u16) -> Result<SnapshotAsk, DecodeError> {
+    const SNAPSHOT: Format = Format { what: "snapshot", version: MESSAGE.version };
+    let sent: SentSnapshot = all(bytes)?;
+    known(SNAPSHOT, sent.level, knows)?;
     let members = members_in(sent.members)?;
     Ok(SnapshotAsk {
         vote: vote_in(sent.vote),
@@ -489,6 +508,7 @@ fn snapshot_in(sent: SentSnapshot) -> Result<SnapshotAsk, DecodeError> {
             rows: sent.rows,
             bytes: sent.bytes,
             digest: u128::from_be_bytes(sent.digest),
+            level: sent.level,
         },
     })
 }

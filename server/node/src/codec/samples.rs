@@ -1,7 +1,7 @@
 //! One value of every kind that is stored, with nothing left at its default.
 
 use crate::change::{Change, ChangeKind, Named};
-use crate::codec::SlotHead;
+use crate::codec::{About, Hello, SlotHead, Standing, Welcome};
 use crate::types::{
     Batch, CommittedLeader, Entry, LeaderId, LogId, Member, Membership, Payload, SnapshotMeta,
     StoredMembership, Vote,
@@ -137,6 +137,11 @@ pub(crate) fn commands() -> Vec<Command> {
             limits: Some(DomainLimits { queue_max: Some(9) }),
             expected: Expected::Version(Revision(880)),
         }),
+        cluster(ClusterChange::Add { node: 4 }, Stage::Begun),
+        cluster(ClusterChange::Promote { node: 4 }, Stage::Refused),
+        cluster(ClusterChange::Remove { node: 2 }, Stage::Begun),
+        cluster(ClusterChange::Transfer { node: Some(3) }, Stage::Begun),
+        cluster(ClusterChange::Transfer { node: None }, Stage::Refused),
         Command::Expire { leases: vec![LEASE, LeaseId(1)], term: 9 },
         Command::EndDrained { token: Token(40), term: 9 },
         Command::PassOn { token: Token(40), attachment: 2, term: 9 },
@@ -150,11 +155,7 @@ pub(crate) fn commands() -> Vec<Command> {
             limits: Box::new(Limits { queue_max: 7, ..Limits::default() }),
         },
         Command::ConfirmEnded { lease: LEASE, tokens: vec![Token(39), Token(40)] },
-        cluster(ClusterChange::Add { node: 4 }, Stage::Begun),
-        cluster(ClusterChange::Promote { node: 4 }, Stage::Refused),
-        cluster(ClusterChange::Remove { node: 2 }, Stage::Begun),
-        cluster(ClusterChange::Transfer { node: Some(3) }, Stage::Begun),
-        cluster(ClusterChange::Transfer { node: None }, Stage::Refused),
+        Command::RaiseLevel { to: 3 },
     ]
 }
 
@@ -250,6 +251,7 @@ pub(crate) fn rows() -> Vec<Row> {
             last_ticket: 12,
             last_ended: 77,
             at_ms: AT_MS,
+            level: 3,
         }),
         Row::Limits(Box::default()),
         Row::Domain {
@@ -295,7 +297,34 @@ pub(crate) fn slot_head() -> SlotHead {
         rows: 10,
         bytes: 270_000,
         digest: 0xfeed_face_cafe_beef_0123_4567_89ab_cdef,
+        level: 3,
     }
+}
+
+fn about() -> About {
+    About {
+        incarnation: 3 << 100,
+        commands: 4,
+        http: "http://n3:8080".to_owned(),
+        peer: "n3:8081".to_owned(),
+    }
+}
+
+pub(crate) fn hello() -> Hello {
+    Hello {
+        protocols: (1, 2),
+        cluster: Some([7; 16]),
+        from: 3,
+        to: 1,
+        caller: about(),
+        founders: Some(0xfeed),
+        level: 3,
+    }
+}
+
+pub(crate) fn welcome() -> Welcome {
+    let standing = Standing { empty: false, cluster: Some([7; 16]), member: true };
+    Welcome::Protocol { version: 1, about: about(), standing }
 }
 
 /// Every kind of change, numbered from 880.
@@ -373,5 +402,42 @@ pub(crate) fn parcel() -> crate::history::Parcel {
         audits: vec![(77, bytes(&|out| super::encode_audit(AT_MS, &deeds()[0], out)))],
         changes: vec![(880, bytes(&|out| super::encode_changes(&changes()[..2], out)))],
         last: true,
+    }
+}
+
+pub(crate) fn status_ask() -> super::StatusAsk {
+    let about = super::About {
+        incarnation: 2 << 100,
+        commands: 1,
+        http: "n2:8080".to_owned(),
+        peer: "n2:8081".to_owned(),
+    };
+    super::StatusAsk { from: 2, about }
+}
+
+pub(crate) fn report() -> super::Report {
+    let status = crate::status::NodeStatus {
+        version: "0.1.0".to_owned(),
+        commit: "58a9013".to_owned(),
+        commands: 1,
+        uptime_ms: 86_400_000,
+        state: crate::status::RaftState::Candidate,
+        term: 9,
+        leader: Some(3),
+        log_index: Some(303),
+        committed_index: Some(302),
+        applied_index: Some(301),
+        snapshot_index: Some(300),
+        revision: 900,
+        disk_free_bytes: 1 << 40,
+        reserve_bytes: 64 << 20,
+        storage_full: true,
+        wall_clock_ms: AT_MS,
+        waits_for: Some("a leader and its log".to_owned()),
+    };
+    let lives = (1..=4).map(|id| (id, u128::from(id) << 100)).collect();
+    super::Report {
+        status,
+        members: crate::membership::Members { at: Some(log_id(9, 302)), lives },
     }
 }

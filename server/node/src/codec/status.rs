@@ -143,3 +143,26 @@ fn state_in(sent: SentState) -> RaftState {
         SentState::Stopped => RaftState::Stopped,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::samples;
+
+    #[test]
+    fn what_a_later_version_says_beyond_this_one_is_passed_over() {
+        let mut bytes = status_out(&samples::report());
+        bytes.extend_from_slice(b"of a later version");
+        assert_eq!(status_in(&bytes).expect("the known part is whole"), samples::report());
+        let known = status_out(&samples::report()).len();
+        assert!((0..known).all(|at| status_in(&bytes[..at]).is_err()), "no part may be missing");
+    }
+
+    #[test]
+    fn texts_of_a_peer_are_cut_at_a_bound() {
+        let mut report = samples::report();
+        report.status.waits_for = Some("ä".repeat(TEXT_BYTES_MAX));
+        let back = status_in(&status_out(&report)).expect("it was just written");
+        assert_eq!(back.status.waits_for, Some("ä".repeat(TEXT_BYTES_MAX / 2)));
+    }
+}

@@ -32,6 +32,7 @@ pub(crate) struct Hub {
     /// Something is due earlier than the keeper knew.
     pub(crate) changed: Notify,
     refusing: watch::Sender<bool>,
+    leaving: AtomicBool,
     stopped: AtomicBool,
 }
 
@@ -91,6 +92,7 @@ impl Hub {
             memory: Mutex::default(),
             changed: Notify::new(),
             refusing: watch::Sender::new(false),
+            leaving: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
         })
     }
@@ -108,6 +110,11 @@ impl Hub {
         *self.refusing.borrow()
     }
 
+    /// The node is about to stop: who waits when its leadership ends is told so.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
     /// Nothing is proposed any more.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
@@ -118,14 +125,19 @@ impl Hub {
         self.changed.notify_one();
     }
 
-    /// Takes over in `term`: every lease gets its full TTL from now. The caller holds the table,
-    /// so that nothing is applied meanwhile.
-    pub(crate) fn begin(&self, term: u64, table: &LockTable) {
+    /// Takes over in `term`: every lease gets its full TTL from the instant at which the election
+    /// was won. What has passed since, if it was long, is time in which nobody could renew. The
+    /// caller holds the table, so that nothing is applied meanwhile.
+    pub(crate) fn begin(&self, term: u64, won_at: Instant, table: &LockTable) {
         let now = runtime::now();
         let mut memory = self.memory();
         memory.forget();
         for (lease, ttl_ms) in table.watched_leases() {
-            memory.clock.start(lease, now, ttl_ms);
+            memory.clock.start(lease, won_at, ttl_ms);
+        }
+        let idle = now.saturating_duration_since(won_at);
+        if idle > crate::keeper::SILENT {
+            memory.clock.outage(idle, now);
         }
         for grant in table.grants().filter(|grant| grant.draining) {
             memory.drain(grant);
@@ -161,8 +173,12 @@ impl Hub {
         memory.term = None;
         let lost = memory.forget();
         drop(memory);
+        let failure = match self.leaving.load(Ordering::Acquire) {
+            true => Failure::ShuttingDown,
+            false => Failure::OutcomeUnknown { request_id: None },
+        };
         for reply in lost {
-            reply.fail(Failure::OutcomeUnknown { request_id: None });
+            reply.fail(failure.clone());
         }
     }
 
@@ -314,5 +330,42 @@ impl Memory {
         }
         let outages = self.clock.outages();
         self.due.add(at, Due::EndDrained { token: grant.token, outages });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold_core::command::{Header, OpenLease};
+    use leasehold_core::{ClientId, Command, Limits, Owner, Principal};
+
+    const LEASE: LeaseId = LeaseId(7);
+    const TTL: Duration = Duration::from_secs(60);
+
+    fn taken_over(won_at: Instant) -> Instant {
+        let mut table = LockTable::new(Limits::default());
+        let owner = Owner {
+            principal: Principal::parse("anonymous").expect("a name"),
+            client: ClientId::parse("w1").expect("a name"),
+        };
+        let open = OpenLease { lease: LEASE, owner, ttl_ms: 60_000, metadata: None };
+        table.apply(Header { term: 1, at_ms: 1 }, &[Command::OpenLease(open)]);
+        let hub = Hub::new();
+        hub.begin(2, won_at, &table);
+        hub.deadline(LEASE).expect("it is timed")
+    }
+
+    #[test]
+    fn a_lease_counts_from_the_votes_that_its_leader_won() {
+        let won_at = Instant::now();
+        assert_eq!(taken_over(won_at), won_at + TTL);
+    }
+
+    #[test]
+    fn a_leader_that_could_not_serve_for_long_after_its_votes_adds_that_time() {
+        let now = Instant::now();
+        let idle = Duration::from_secs(5);
+        let deadline = taken_over(now.checked_sub(idle).expect("the machine runs for longer"));
+        assert!(now + TTL <= deadline && deadline <= Instant::now() + TTL);
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Found {
     pub(crate) origin: u64,
     pub(crate) growth: Growth,
     pub(crate) durable: Durable,
+    /// The highest version of commands in an entry.
+    pub(crate) needs: u16,
 }
 
 /// Why a log file cannot be used.
@@ -141,8 +143,9 @@ fn scan(
         if found.durable.last().is_some() && index != found.durable.next_index() {
             return Err(LogFileError::Hole { expected: found.durable.next_index(), found: index });
         }
-        let id = codec::peek_entry(value.value())
+        let codec::Peeked { log_id: id, needs } = codec::peek_entry(value.value())
             .map_err(|cause| LogFileError::Entry { index, cause })?;
+        found.needs = found.needs.max(needs);
         if id.index != index {
             return Err(LogFileError::Misplaced { index, named: id.index });
         }

@@ -4,6 +4,11 @@ use super::{MEMBERS_MAX, MembershipError};
 use crate::codec::{About, Standing, Unwelcome};
 use crate::node::Node;
 use crate::peers::{Line, LineError, member_of};
+use crate::runtime;
+use std::time::Duration;
+
+/// A node that is to be added has so long to say who it is.
+const MET_WITHIN: Duration = Duration::from_secs(3);
 
 impl Node {
     /// Makes the node at `peer_addr` a learner. It has to be there, empty, and of that id; one
@@ -47,8 +52,10 @@ impl Node {
 
     async fn met(&self, id: u64, address: &str) -> Result<(About, Standing), MembershipError> {
         let us = self.inner.identity.clone();
-        let met = Line::unmet(us, id, address.to_owned()).greet().await;
-        met.map_err(|cause| not_met(id, address, &cause))
+        let mut line = Line::unmet(us, id, address.to_owned());
+        let met = runtime::timeout_at(runtime::now() + MET_WITHIN, line.greet()).await;
+        let silent = || LineError::Silent { address: address.to_owned(), within: MET_WITHIN };
+        met.unwrap_or_else(|| Err(silent())).map_err(|cause| not_met(id, address, &cause))
     }
 
     /// Where it says that peers reach it, the same node has to answer.

@@ -21,7 +21,7 @@ mod remove;
 mod upkeep;
 
 pub use refusal::MembershipError;
-pub(crate) use upkeep::{Moved, Upkeep, note};
+pub(crate) use upkeep::Upkeep;
 
 use crate::node::{ANSWER_WITHIN, Node};
 use crate::runtime;
@@ -165,8 +165,8 @@ impl Node {
     }
 
     /// Whether a quorum of `voters` is there: if not, a change to them could not be undone, since
-    /// nothing would be decided any more.
-    async fn check_quorum(&self, voters: &BTreeSet<u64>) -> Result<(), MembershipError> {
+    /// nothing would be decided any more. Answers those that are not.
+    async fn check_quorum(&self, voters: &BTreeSet<u64>) -> Result<Vec<u64>, MembershipError> {
         let round = self.inner.survey.round().await;
         let own = self.inner.id;
         let answers = |id: &u64| *id == own || round.get(id).is_some_and(|one| one.told.is_ok());
@@ -175,7 +175,7 @@ impl Node {
         if voters.len() - silent.len() < needed {
             return Err(MembershipError::QuorumAtRisk { voters: voters.len(), needed, silent });
         }
-        Ok(())
+        Ok(silent)
     }
 }
 
@@ -193,3 +193,6 @@ fn is_passing(error: &RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> bo
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,9 @@ impl Node {
         self.check_caught_up(id)?;
         let mut voters = base.voters.clone();
         voters.insert(id);
-        self.check_quorum(&voters).await?;
+        if self.check_quorum(&voters).await?.contains(&id) {
+            return Err(MembershipError::NotHeardOf { id });
+        }
         self.raise_ttl_min(&voters).await?;
         self.replace(&base, voters, base.nodes.clone()).await
     }
@@ -53,7 +55,7 @@ impl Node {
     /// In a cluster no TTL is shorter than two elections: a change of leader would end it. Leases
     /// that live keep what they have.
     async fn raise_ttl_min(&self, voters: &BTreeSet<u64>) -> Result<(), MembershipError> {
-        let least = 2 * self.inner.election_max_ms;
+        let least = 2 * self.inner.timing.election_max_ms;
         let limits = self.limits();
         if voters.len() < 2 || limits.ttl_min_ms >= least {
             return Ok(());

@@ -114,8 +114,8 @@ pub enum MembershipError {
         /// How many entries it lacks.
         entries: u64,
     },
-    /// A node of which nothing is known yet.
-    #[error("node {id} has not answered the leader yet: promote it once it has caught up")]
+    /// A node of which nothing is known.
+    #[error("node {id} does not answer the leader: promote it once it does and has caught up")]
     NotHeardOf {
         /// Its id.
         id: u64,

@@ -4,7 +4,7 @@
 //! the others now and then how they are, and is told with it which members they know: one that is
 //! missing there, by an entry newer than its own, has been removed.
 
-use super::{MEMBERS_MAX, Members};
+use super::Members;
 use crate::codec::Report;
 use crate::node::Node;
 use crate::place::Removed;
@@ -14,18 +14,15 @@ use crate::types::Member;
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::Precondition;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How often members ask each other how they are.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// A change that takes longer is not waited for.
+const CHANGED_WITHIN: Duration = Duration::from_secs(5);
 /// How often the own state is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-
-/// Where members say that they are, by id.
-pub(crate) type Moved = Arc<Mutex<BTreeMap<u64, Member>>>;
 
 /// The task, and what it remembers.
 pub(crate) struct Upkeep {
@@ -136,33 +133,29 @@ impl Upkeep {
         let unchanged = Precondition::LastMembershipLogId { last_membership_log_id };
         let change = ChangeMembers::SetNodes(moved);
         let raft = &self.node.inner.raft;
-        match raft.change_membership_if(change, true, [unchanged]).await {
-            Ok(_) => tracing::info!(change = what, "members changed"),
-            // It is tried again soon.
-            Err(cause) => tracing::debug!(%cause, change = what, "members not changed"),
+        let changing = raft.change_membership_if(change, true, [unchanged]);
+        match runtime::timeout_at(runtime::now() + CHANGED_WITHIN, changing).await {
+            Some(Ok(_)) => tracing::info!(change = what, "members changed"),
+            // What is not done by then is seen by the next look at the members.
+            Some(Err(cause)) => tracing::debug!(%cause, change = what, "members not changed"),
+            None => tracing::debug!(change = what, "members not changed yet"),
         }
     }
 
     /// Members, this node included, that are elsewhere than `nodes` says.
     fn moved(&self, nodes: &BTreeMap<u64, Member>) -> BTreeMap<u64, Member> {
         let inner = &self.node.inner;
-        let mut told = inner.moved.lock().clone();
+        let mut told = inner.identity.told();
         told.insert(inner.id, inner.identity.member());
         told.retain(|id, now| {
             let taken = nodes.iter().any(|(other, one)| other != id && one.peer == now.peer);
-            let is_new = |known: &Member| known.incarnation == now.incarnation && known != now;
+            // Outgoing connections work without a listener, so even a leader may have lost its.
+            let unknown = |known: &Member| now.peer.is_empty() && !known.peer.is_empty();
+            let is_new = |known: &Member| {
+                known.incarnation == now.incarnation && known != now && !unknown(known)
+            };
             !taken && nodes.get(id).is_some_and(is_new)
         });
         told
-    }
-}
-
-/// Keeps what a member says of where it is. Whether it is one is looked at when it counts.
-pub(crate) fn note(moved: &Moved, id: u64, member: Member) {
-    let mut moved = moved.lock();
-    // Only members can be wrong here: strangers fill it up to the bound and no further.
-    let has_room = moved.len() < MEMBERS_MAX || moved.contains_key(&id);
-    if has_room && !member.peer.is_empty() {
-        moved.insert(id, member);
     }
 }

@@ -29,6 +29,7 @@ pub use directory::FORMAT_VERSION as DATA_FORMAT;
 use crate::codec::SlotHead;
 use crate::fatal::{Fatal, StorageFault};
 use crate::history::{self, History, HistorySetup};
+use crate::level::Outdated;
 use crate::log::{self, LogObserver, LogSetup, LogStore};
 use crate::state::slots::{self, SlotStore};
 use crate::state::{self, Position, Shared, Sink, StateMachine};
@@ -44,6 +45,8 @@ pub(crate) struct Setup {
     pub(crate) dir: PathBuf,
     /// Which node of the cluster this is.
     pub(crate) node: u64,
+    /// The highest version of commands that it knows.
+    pub(crate) commands: u16,
     /// The limits of a table that starts empty. Later ones are part of the table.
     pub(crate) seed: Limits,
     pub(crate) sink: Arc<dyn Sink>,
@@ -144,6 +147,18 @@ pub enum OpenError {
         /// The newest format that this binary reads.
         reads: u32,
     },
+    /// A newer release wrote commands that this one does not know.
+    #[error(
+        "{}: this file takes a binary that knows commands of version {}, and this one knows them \
+         up to version {}. Start a newer release on this directory. Nothing was changed",
+        path.display(), outdated.needs, outdated.knows
+    )]
+    Outdated {
+        /// The file.
+        path: PathBuf,
+        /// What it takes.
+        outdated: Outdated,
+    },
     /// Files of a node, but nothing that says of which format.
     #[error("{}: there are data files and no format file beside them. Nothing was changed", path.display())]
     NoFormat {
@@ -203,7 +218,15 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
             asked: setup.node,
         });
     }
-    let loaded = probe::probe(&path(state::FILE), slots::load)?;
+    let outdated = |file, needs| OpenError::Outdated {
+        path: path(file),
+        outdated: Outdated { needs, knows: setup.commands },
+    };
+    if found.needs > setup.commands {
+        return Err(outdated(log::FILE, found.needs));
+    }
+    let loaded = probe::probe(&path(state::FILE), |db| slots::load_known(db, setup.commands))?
+        .map_err(|needs| outdated(state::FILE, needs))?;
     let complete_upto = probe::probe(&path(history::FILE), history::tables::check)?;
     check_history(&path(history::FILE), complete_upto, loaded.as_ref().map(|(head, _)| head))?;
 

@@ -61,6 +61,7 @@ pub(crate) fn setup(dir: &Path) -> Setup {
     Setup {
         dir: dir.to_owned(),
         node: 1,
+        commands: Command::NEWEST,
         seed: Limits::default(),
         sink: Arc::new(Heard::default()),
         observer: Arc::new(Syncs::default()),

@@ -1,11 +1,13 @@
 //! Where peers are answered.
 
+use super::identity::Caller;
 use super::serve::serve;
 use super::{HANDSHAKE_WITHIN, Identity, framed};
 use crate::codec::{self, Unwelcome, Welcome};
 use crate::confirm::Confirmer;
+use crate::contact::Contact;
 use crate::forward::Answers;
-use crate::membership::Moved;
+use crate::metrics::Metrics;
 use crate::runtime;
 use crate::state::Shared;
 use crate::status::Reporter;
@@ -39,10 +41,10 @@ pub(crate) struct Host {
     pub(crate) dir: PathBuf,
     pub(crate) confirmer: Confirmer,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) contact: Arc<Contact>,
+    pub(crate) metrics: Metrics,
     pub(crate) answers: Answers,
     pub(crate) reporter: Reporter,
-    /// Where peers say that they are.
-    pub(crate) moved: Moved,
 }
 
 impl PeerListener {
@@ -117,7 +119,7 @@ async fn connection(stream: TcpStream, host: Host, full: bool) -> io::Result<()>
     };
     frames.send(Bytes::from(codec::encode_welcome(&welcome))).await?;
     match judged {
-        Ok(_) => serve(frames, host).await,
+        Ok(_) => serve(frames, host, Caller::from(&hello)).await,
         Err(_) => Ok(()),
     }
 }

@@ -64,7 +64,8 @@ fn write(
     let cutter = std::cell::RefCell::new(Cutter::new(frozen.rows()));
     let totals = || {
         let cutter = cutter.borrow();
-        Totals { chunks: 0, rows: cutter.count, bytes: cutter.bytes, digest: frozen.digest() }
+        let (rows, bytes, digest) = (cutter.count, cutter.bytes, frozen.digest());
+        Totals { chunks: 0, rows, bytes, digest, level: frozen.level() }
     };
     // The log is purged up to a snapshot, and the history is rebuilt from the log alone.
     let settle = || history.flush(upto);
