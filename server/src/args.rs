@@ -16,6 +16,8 @@ pub mod exit {
     pub const REMOVED: u8 = 77;
     /// The cluster, or the data directory, takes a newer release than this one.
     pub const OUTDATED: u8 = 78;
+    /// The state of this node is not that of the others.
+    pub const DIVERGED: u8 = 80;
 }
 
 const AFTER_SERVE: &str = "\
@@ -29,7 +31,8 @@ LEASEHOLD_LOG chooses what is logged to standard error, e.g. `warn,leasehold=inf
 
 Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed,
 77 the node was removed from its cluster: starting it again is no use, 78 the cluster takes a newer
-release of this program on this node.";
+release of this program on this node, 80 the state of this node is not that of the others, which must
+never be: its data is kept, and nobody starts on it.";
 
 /// The version, and the commit where the build was told of one.
 fn version() -> String {

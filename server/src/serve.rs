@@ -103,7 +103,7 @@ async fn serve(settings: Settings, raw: &Raw, started: fn(Node)) -> ExitCode {
         // what is durable.
         End::Disk(fault) => {
             tracing::error!(error = %chain(&fault), "stopping at once");
-            return ExitCode::from(exit::DISK);
+            return stopped_by(&fault);
         }
     };
     tracing::info!("stopping");
@@ -124,7 +124,7 @@ async fn serve(settings: Settings, raw: &Raw, started: fn(Node)) -> ExitCode {
         }
         fault = node.storage_failed() => {
             tracing::error!(error = %chain(&fault), "stopping at once");
-            ExitCode::from(exit::DISK)
+            stopped_by(&fault)
         }
     }
 }
@@ -196,6 +196,10 @@ fn raise_descriptor_limit(connections_max: usize) {
     }
 }
 
+fn stopped_by(fault: &StorageFault) -> ExitCode {
+    ExitCode::from(if fault.is_divergence() { exit::DIVERGED } else { exit::DISK })
+}
+
 fn wrong_settings(mistakes: &[crate::settings::Mistake]) -> ExitCode {
     for mistake in mistakes {
         complain(&mistake.to_string());
@@ -209,7 +213,7 @@ fn failed(error: &dyn Error) -> ExitCode {
 }
 
 /// An error with its causes, each said once.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

@@ -6,6 +6,7 @@ mod hand_over;
 mod kill;
 mod membership;
 mod place;
+mod restore;
 
 use leasehold_harness::Nodes;
 

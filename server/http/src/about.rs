@@ -42,6 +42,7 @@ pub(crate) async fn attention(ask: Ask) -> Answered {
     let seen = Seen {
         leader: ask.node().leader().is_some(),
         storage_full: stats.storage_full,
+        hold_ms: stats.hold_ms,
         panics: ask.app.metrics.panics.get(),
         usage: &usage,
     };

@@ -131,6 +131,11 @@ fn refused(refusal: Refusal) -> Problem<'static> {
             }
         }
         Refusal::NotWaiting => Problem::new(404, Code::NotFound, "no such request waits"),
+        Refusal::OnHold { hold_ms } => {
+            let detail = "the service was restored; nothing is granted while somebody may still \
+                          believe in a lock from before";
+            retry(hold_ms.max(50), Problem::new(503, Code::NotReady, detail))
+        }
         // The leader changed between decision and effect; what was asked did not happen.
         Refusal::Void => soon(Code::NoLeader, "the leader changed; nothing was done"),
     }

@@ -221,6 +221,7 @@ fn a_request_that_does_not_fit() {
         (Refusal::NotOwner, 403, Code::Forbidden, "{field:lease_id}"),
         (Refusal::RequestReused, 422, Code::RequestIdReused, "{field:request_id}"),
         (Refusal::NotWaiting, 404, Code::NotFound, "{}"),
+        (Refusal::OnHold { hold_ms: 900 }, 503, Code::NotReady, "{retry_after_ms:900}"),
         (Refusal::Void, 503, Code::NoLeader, "{retry_after_ms:1000}"),
     ];
     for (refusal, status, code, expected) in refusals {

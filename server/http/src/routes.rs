@@ -7,8 +7,9 @@ use crate::ask::Ask;
 use crate::caller::Permission;
 use crate::dispatch::{self, Place};
 use crate::metrics::Metrics;
-use crate::{about, audit, clients, cluster, domains, force_release, grants, openapi, watch, why};
+use crate::{about, audit, backup, clients, cluster, domains, force_release, grants};
 use crate::{acquire, batch, cancel_wait, fence, health, leases, locks, release, renew};
+use crate::{openapi, watch, why};
 use actix_web::http::Method;
 use actix_web::web::{self, ServiceConfig};
 use futures_util::future::BoxFuture;
@@ -70,7 +71,11 @@ pub(crate) struct Route {
 
 impl Route {
     pub(crate) fn gives(&self) -> Gives {
-        if self.name == "watch" { Gives::Events } else { Gives::Json }
+        match self.name {
+            "watch" => Gives::Events,
+            "backup" => Gives::File,
+            _ => Gives::Json,
+        }
     }
 }
 
@@ -119,6 +124,7 @@ pub(crate) static TABLE: &[Route] = table! {
     POST   "/v1/cluster/remove"         "remove-node"     Administer Release Single Leader => cluster::remove;
     POST   "/v1/cluster/transfer"       "transfer-leadership" Operate Release Single Leader => cluster::transfer;
     GET    "/v1/audit"                  "audit"           Operate Read    None   Leader => audit::list;
+    GET    "/v1/backup"                 "backup"          Operate Read    None   Here   => backup::get;
     GET    "/v1/stats"                  "stats"           Read    Read    None   Here   => about::stats;
     GET    "/v1/attention"              "attention"       Read    Read    None   Here   => about::attention;
     GET    "/v1/config"                 "config"          Operate Read    None   Here   => about::config;

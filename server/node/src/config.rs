@@ -40,6 +40,8 @@ pub struct NodeConfig {
     /// tests of upgrades.
     #[doc(hidden)]
     pub commands: u16,
+    /// Log entries from one digest of the state to the next, at which nodes compare; 0 for none.
+    pub digest_every: u64,
 }
 
 /// Other nodes, and the way to them.
@@ -92,6 +94,7 @@ impl NodeConfig {
             events_max: 262_144,
             audit_max: 100_000,
             commands: Command::NEWEST,
+            digest_every: 16_384,
         }
     }
 

@@ -15,9 +15,11 @@
 //! | `propose`, `batcher` | commands gather into log entries; who goes first; into Raft |
 //! | `hub` | the leader's memory: deadlines, sleeping requests, things due |
 //! | `keeper` | the task that proposes what is due, and measures outages |
+//! | [`backup`] | backups, and new clusters from them |
 //! | [`Forwarded`] (`forward`), `peers` | what is passed on to the leader; the way to other nodes |
 //! | `follower_reads` | linearizable reads on a node that does not lead |
 //! | `level` | which commands the log may hold while members run different releases |
+//! | `digests` | whether the nodes have the same state |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
 //! | [`TransferError`] (`transfer`) | handing leadership over |
 //! | `contact` | how lately this node was in touch with the others |
@@ -31,6 +33,7 @@
 mod acquire;
 mod administer;
 pub mod answer;
+pub mod backup;
 mod batch;
 mod batcher;
 mod change;
@@ -38,6 +41,7 @@ mod codec;
 mod config;
 mod confirm;
 mod contact;
+mod digests;
 mod fatal;
 mod follower_reads;
 mod forward;

@@ -35,6 +35,8 @@ pub struct Metrics {
     pub(crate) passed_on_bytes: IntGauge,
     pub(crate) outage_seconds: prometheus::Counter,
     pub(crate) refusals: IntCounterVec,
+    pub(crate) digests_compared: IntCounter,
+    pub(crate) diverged: IntGauge,
     pub(crate) leading: IntGauge,
     pub(crate) locks: IntGauge,
     pub(crate) grants: IntGauge,
@@ -138,6 +140,14 @@ impl Metrics {
             renewals: make.counter(
                 "leasehold_renewals_total",
                 "Renewals answered from confirmed leadership",
+            )?,
+            digests_compared: make.counter(
+                "leasehold_digests_compared_total",
+                "Digests of the state that were as those of the other nodes",
+            )?,
+            diverged: make.gauge(
+                "leasehold_state_diverged",
+                "1 if the state of this node is not that of the others, and it stops",
             )?,
             leader_changes: make
                 .counter("leasehold_leader_changes_total", "Times that this node took over")?,

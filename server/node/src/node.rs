@@ -1,6 +1,7 @@
 //! The handle that the rest of the service talks to.
 
 use crate::answer::Failure;
+use crate::backup::Turn;
 use crate::batcher::{Batcher, NotQueued};
 use crate::config::{NodeConfig, Timing};
 use crate::confirm::Confirmer;
@@ -64,6 +65,7 @@ pub(crate) struct Inner {
     pub(crate) reporter: Reporter,
     pub(crate) survey: Survey,
     pub(crate) changes: OnItsWay,
+    pub(crate) backups: Turn,
     stop_peers: watch::Sender<bool>,
     pub(crate) reserve: Reserve,
     fatal: Fatal,
@@ -170,6 +172,7 @@ impl Node {
             sizes: Sizes::default(),
             keep_changes: config.events_max,
             keep_audits: config.audit_max,
+            digest_every: config.digest_every,
         };
         let opened = runtime::blocking(move || open(setup)).await.ok_or(StartError::Lost)??;
         let identity = Arc::new(Identity::new(
@@ -206,6 +209,7 @@ impl Node {
             started: runtime::now(),
             version: config.version.clone(),
             commit: config.commit.clone(),
+            commands: config.commands,
         };
         if let Some(listener) = listener {
             let host = Host {
@@ -306,6 +310,7 @@ impl Node {
             raft,
             identity,
             leading,
+            backups: Turn::default(),
             stop_peers,
             fatal,
             opened: parking_lot::Mutex::new(Some(opened)),
@@ -332,6 +337,7 @@ impl Node {
             seed: config.limits.clone(),
         };
         self.spawn_vital("leadership", leadership.run());
+        self.spawn_vital("digests", self.clone().compare_digests(config.dir.clone()));
         self.spawn_vital("batcher", inner.batcher.clone().run());
         let (upkeep, mut stop) = (Upkeep::new(self.clone()).run(), inner.stop_peers.subscribe());
         self.spawn_vital("upkeep", async move {
@@ -357,6 +363,11 @@ impl Node {
                 fatal.report(&StorageFault::new(name, "keep the task running", what));
             }
         });
+    }
+
+    /// Reports what this node must stop for.
+    pub(crate) fn report(&self, fault: &StorageFault) {
+        self.inner.fatal.report(fault);
     }
 
     fn stores(&self) -> Option<(LogStore, StateMachine)> {

@@ -8,7 +8,7 @@ use crate::codec::{self, Report, Told};
 use crate::membership::Members;
 use crate::metrics::Metrics;
 use crate::node::Node;
-use crate::peers::{COMMANDS, Identity, Line};
+use crate::peers::{Identity, Line};
 use crate::place::Place;
 use crate::reserve::Reserve;
 use crate::runtime;
@@ -159,6 +159,8 @@ pub(crate) struct Reporter {
     pub(crate) started: Instant,
     pub(crate) version: String,
     pub(crate) commit: String,
+    /// The highest version of commands that it applies.
+    pub(crate) commands: u16,
 }
 
 impl Reporter {
@@ -167,7 +169,7 @@ impl Reporter {
         let status = NodeStatus {
             version: self.version.clone(),
             commit: self.commit.clone(),
-            commands: COMMANDS,
+            commands: self.commands,
             uptime_ms: runtime::ms(runtime::since(self.started)),
             state: raft.state.into(),
             term: raft.current_term,

@@ -119,6 +119,12 @@ pub const KEYS: &[Key] = &[
     key("batches_in_flight_max", "N", "2", "Log entries handed to Raft and not applied"),
     key("reserve_bytes", "BYTES", "67108864", "Disk space kept for releases and expiries"),
     key(
+        "digest_every",
+        "N",
+        "16384",
+        "Log entries after which nodes compare digests of their states; 0 never, same on each node",
+    ),
+    key(
         "snapshot_log_bytes",
         "BYTES",
         "33554432",

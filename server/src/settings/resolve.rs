@@ -60,6 +60,7 @@ impl Reader<'_> {
         self.check_ttl_min(&mut node);
         node.reserve_bytes = self.at_least(0, "reserve_bytes");
         node.snapshot_log_bytes = self.at_least(1 << 20, "snapshot_log_bytes");
+        node.digest_every = self.at_least(0, "digest_every");
         node.events_max = self.at_least(1, "events_max");
         node.audit_max = self.at_least(1, "audit_max");
         let json_log = match self.text("log_format").as_str() {

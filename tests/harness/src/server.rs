@@ -217,12 +217,6 @@ impl Server {
         settled.unwrap_or_else(|refused| panic!("it ended instead: {refused:?}"));
     }
 
-    /// All that it has said so far, on either stream.
-    #[track_caller]
-    pub fn said(&self) -> String {
-        self.running().said()
-    }
-
     /// Starts another process on the data of this one.
     pub fn second(&self) -> Result<(), Refused> {
         let output = self.home.path().join("second.log");

@@ -217,6 +217,28 @@ async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
     Ok(counted.and_then(|counted| counted.parse().ok()))
 }
 
+/// The highest token of any resource that the database has seen; nothing if it has seen none. For the
+/// owner of the kit alone, who may read all of them.
+///
+/// # Errors
+/// When the database cannot be reached, has no kit, or the kit is another role's.
+pub async fn highest(database: &Database) -> Result<Option<u64>, Error> {
+    let client = database.connect().await?;
+    if !has_tokens(&client).await? {
+        return Err(Error::Refused(
+            "there is no kit in the database, nor tokens of one".to_owned(),
+        ));
+    }
+    if value(&client, TOKENS_ARE_OURS).await?.as_deref() != Some("t") {
+        return Err(Error::Refused(
+            "the highest tokens can be read by the role that owns the kit: connect as that one"
+                .to_owned(),
+        ));
+    }
+    let highest = value(&client, "SELECT max(token) FROM leasehold.fence").await?;
+    Ok(highest.and_then(|highest| highest.parse().ok()))
+}
+
 fn not_installed(error: &tokio_postgres::Error) -> Error {
     let told = failure(error);
     let hinted = error.as_db_error().is_some_and(|told| told.hint().is_some());

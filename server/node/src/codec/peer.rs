@@ -11,6 +11,7 @@ use super::raft::{
 };
 use super::status::{Report, StatusAsk, status_in, status_out};
 use super::{DecodeError, Format, decode_known_entry, encode_entry, known, versioned, write_bare};
+use crate::digests::KnownDigests;
 use crate::history::{Parcel, Reach};
 use crate::state::Totals;
 use crate::types::{
@@ -126,6 +127,8 @@ pub(crate) enum Ask {
     ReadIndex,
     /// How are you? Whoever asks says who it is.
     Status(StatusAsk),
+    /// Which digests of its state does it remember?
+    Digests,
 }
 
 /// What a snapshot will be once all of its chunks are there.
@@ -152,6 +155,8 @@ pub(crate) enum Told {
     ReadIndex(u64),
     /// How it is.
     Status(Box<Report>),
+    /// Digests of its state.
+    Digests(KnownDigests),
     /// It could not: it is stopping, or has not started.
     Unable(String),
 }
@@ -234,6 +239,10 @@ enum SentTold {
     },
     /// In bytes of their own, since they grow.
     Status(Vec<u8>),
+    Digests {
+        version: u16,
+        known: Vec<(u64, u128)>,
+    },
 }
 
 const APPEND: u8 = 1;
@@ -250,6 +259,7 @@ const SESSION: u8 = 15;
 const READ_INDEX: u8 = 16;
 const PARCEL: u8 = 17;
 pub(super) const STATUS: u8 = 18;
+const DIGESTS: u8 = 24;
 
 /// The message, and how many of the entries are in it: the rest goes into the next one.
 pub(crate) fn encode_append(ask: &AppendAsk) -> (Vec<u8>, usize) {
@@ -336,6 +346,10 @@ pub(crate) fn encode_read_index() -> Vec<u8> {
     message(READ_INDEX, &(), &[])
 }
 
+pub(crate) fn encode_digests_ask() -> Vec<u8> {
+    message(DIGESTS, &(), &[])
+}
+
 pub(crate) fn encode_told(told: &Told) -> Vec<u8> {
     message(TOLD, &told_out(told), &[])
 }
@@ -373,12 +387,16 @@ pub(crate) fn decode_ask(bytes: &[u8], knows: u16) -> Result<Ask, DecodeError> {
             Ask::ReadIndex
         }
         STATUS => Ask::Status(all(rest)?),
+        DIGESTS => {
+            let () = all(rest)?;
+            Ask::Digests
+        }
         _ => return Err(DecodeError::Unused { what: MESSAGE.what }),
     })
 }
 
 pub(crate) fn decode_told(bytes: &[u8]) -> Result<Told, DecodeError> {
-    told_in(told_in_kind(TOLD, bytes)?)
+    told_in(all(of_kind(TOLD, bytes)?)?)
 }
 
 pub(crate) fn decode_hello(bytes: &[u8]) -> Result<Hello, DecodeError> {
@@ -537,6 +555,9 @@ fn told_out(told: &Told) -> SentTold {
         Told::Snapshot(vote) => SentTold::Installed(vote_out(vote)),
         Told::GoOn => SentTold::GoOn,
         Told::ReadIndex(index) => SentTold::ReadIndex(*index),
+        Told::Digests(KnownDigests { version, known }) => {
+            SentTold::Digests { version: *version, known: known.clone() }
+        }
         Told::Unable(why) => SentTold::Unable(why.clone()),
         Told::Reach(reach) => SentTold::Reach {
             ended_at_ms: reach.ended.0,
@@ -569,6 +590,7 @@ fn told_in(sent: SentTold) -> Result<Told, DecodeError> {
         SentTold::Installed(vote) => Told::Snapshot(vote_in(vote)),
         SentTold::GoOn => Told::GoOn,
         SentTold::ReadIndex(index) => Told::ReadIndex(index),
+        SentTold::Digests { version, known } => Told::Digests(KnownDigests { version, known }),
         SentTold::Unable(why) => Told::Unable(why),
         SentTold::Reach { ended_at_ms, token, revision } => {
             Told::Reach(Reach { ended: (ended_at_ms, token), revision })

@@ -156,6 +156,7 @@ pub(crate) fn commands() -> Vec<Command> {
         },
         Command::ConfirmEnded { lease: LEASE, tokens: vec![Token(39), Token(40)] },
         Command::RaiseLevel { to: 3 },
+        Command::EndHold { term: 9 },
     ]
 }
 
@@ -252,6 +253,7 @@ pub(crate) fn rows() -> Vec<Row> {
             last_ended: 77,
             at_ms: AT_MS,
             level: 3,
+            hold_ms: 30_000,
         }),
         Row::Limits(Box::default()),
         Row::Domain {
@@ -440,4 +442,41 @@ pub(crate) fn report() -> super::Report {
         status,
         members: crate::membership::Members { at: Some(log_id(9, 302)), lives },
     }
+}
+
+pub(crate) fn digests() -> crate::digests::KnownDigests {
+    let known = vec![(16_384, 7), (32_768, u128::MAX - 1)];
+    crate::digests::KnownDigests { version: 1, known }
+}
+
+pub(crate) fn backup_head() -> crate::backup::BackupHead {
+    crate::backup::BackupHead {
+        cluster: Some(ClusterId(0x0123_4567_89ab_cdef_0011_2233_4455_6677)),
+        revision: 900,
+        last_token: 41,
+        term: 9,
+        index: 301,
+        taken_at_ms: AT_MS,
+        node: 2,
+        version: "0.1.0".to_owned(),
+    }
+}
+
+pub(crate) fn backup_end() -> crate::backup::BackupEnd {
+    let head = slot_head();
+    let SlotHead { chunks, rows, bytes, digest, level, .. } = head;
+    crate::backup::BackupEnd {
+        state: crate::state::Totals { chunks, rows, bytes, digest, level },
+        pieces: 1,
+        history_rows: 3,
+        sum: 0xdead_beef,
+    }
+}
+
+/// The start of a file, and a frame.
+pub(crate) fn backup_frames() -> Vec<u8> {
+    let (mut framer, mut bytes) = crate::backup::Framer::begin();
+    let frame = framer.frame(2, |out| out.extend_from_slice(b"a chunk"));
+    bytes.extend(frame.expect("a short frame"));
+    bytes
 }

@@ -28,7 +28,7 @@ mod serve;
 mod session;
 mod snapshot;
 
-pub(crate) use identity::{COMMANDS, Identity, member_of};
+pub(crate) use identity::{Identity, member_of};
 pub(crate) use line::{Line, LineError};
 pub(crate) use listener::{Host, PeerListener};
 pub(crate) use network::Peers;

@@ -108,6 +108,7 @@ impl Serving {
             Ask::Chunk(chunk) => Some(self.chunk(chunk).await),
             Ask::ReadIndex => Some(told(self.host.read_index().await, Told::ReadIndex)),
             Ask::Status(ask) => Some(self.host.status(ask)),
+            Ask::Digests => Some(Told::Digests(self.host.shared.digests.told())),
             Ask::Session => Some(Told::Unable("a session begins with itself".to_owned())),
         }
     }

@@ -13,6 +13,7 @@ use crate::node::{Node, StartError};
 use crate::runtime;
 use crate::types::{CommittedLeader, LeaderId, LogId, Vote, VoteAsk};
 use crate::watch::{WatchFilter, Watched};
+use futures_util::FutureExt as _;
 use leasehold_core::{Principal, ResourceName, Token, command};
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
@@ -84,6 +85,7 @@ impl Cluster {
             reserve_bytes: 0,
             events_max: self.events_max,
             snapshot_log_bytes: 16 << 10,
+            digest_every: 64,
             ..NodeConfig::new(id, dir)
         };
         let address = self.founders[&id].clone();
@@ -427,4 +429,52 @@ async fn a_node_that_lost_its_data_is_told_so_by_one_that_has_no_quorum_itself()
     assert!(matches!(refused, StartError::LostData { id: 2 }), "{refused}");
     wiped.shutdown().await;
     waits.shutdown().await;
+}
+
+/// A bit that fell over in the memory of one node, as it were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_state_diverges_stops_and_the_others_go_on() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let odd = if leader == 3 { 1 } else { 3 };
+    // First they agree.
+    let compared = |node: &Node| node.inner.metrics.digests_compared.get();
+    while cluster.nodes.values().any(|node| compared(node) == 0) {
+        work(&cluster.nodes[&leader], 16).await;
+    }
+    {
+        let mut table = cluster.nodes[&odd].inner.shared.table.write();
+        let mut limits = (**table.limits()).clone();
+        limits.history_max += 1;
+        let header = leasehold_core::Header { term: 0, at_ms: 0 };
+        table.apply(header, &[leasehold_core::Command::SetLimits(Box::new(limits))]);
+    }
+    let fault = {
+        let working = async {
+            loop {
+                work(&cluster.nodes[&leader], 16).await;
+            }
+        };
+        tokio::select! {
+            fault = cluster.nodes[&odd].storage_failed() => fault,
+            () = working => unreachable!("it goes on"),
+        }
+    };
+    assert!(fault.is_divergence(), "{fault}");
+    let stopped = cluster.nodes.remove(&odd).expect("it is one of them");
+    stopped.shutdown().await;
+    drop(stopped);
+
+    // The others work on, agree, and nobody starts on what is left of the third.
+    let upto = compared(&cluster.nodes[&leader]);
+    work(&cluster.nodes[&leader], 200).await;
+    for node in cluster.nodes.values() {
+        assert!(node.storage_failed().now_or_never().is_none());
+    }
+    assert!(compared(&cluster.nodes[&leader]) >= upto);
+    let config = cluster.config(odd);
+    let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
+    let refused = Node::open(&config, metrics).await.expect_err("its data is kept for a look");
+    assert!(refused.to_string().contains("did not give the same state"), "{refused}");
+    cluster.shutdown().await;
 }
