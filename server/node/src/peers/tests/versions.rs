@@ -116,17 +116,10 @@ async fn a_node_that_knows_less_than_the_level_cannot_join() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_meets_an_entry_it_does_not_know_stops_and_keeps_its_data() {
     let mut cluster = knowing([2, 2, 1]).await;
-    let old = cluster.nodes.remove(&3).expect("it is one of them");
-    let leader = loop {
-        let leads = cluster.nodes.values().find(|node| node.check_leading().is_ok());
-        if let Some(leader) = leads {
-            break leader.clone();
-        }
-        // The old one must not lead: whoever raises the level knows that version.
-        let raft = cluster.nodes[&1].inner_raft();
-        raft.trigger().elect(false).await.expect("raft runs");
-        runtime::sleep(Duration::from_millis(200)).await;
-    };
+    // The old one must not lead: whoever raises the level knows that version.
+    cluster.nodes.remove(&3).expect("it is one of them").shutdown().await;
+    let leader = cluster.nodes[&cluster.leader().await].clone();
+    let old = start(NodeConfig { commands: 1, ..cluster.config(3) }).await;
     token(&leader, "r/1").await;
     caught_up(&old, &leader).await;
     let last = old.inner.shared.applied();
