@@ -12,8 +12,12 @@ pub mod exit {
     pub const FAILED: u8 = leasehold_cli::exit::FAILED;
     /// The disk failed a sync; nothing after it was acknowledged.
     pub const DISK: u8 = 74;
+    /// The node was removed from its cluster. Starting it again changes nothing.
+    pub const REMOVED: u8 = 77;
     /// The cluster, or the data directory, takes a newer release than this one.
     pub const OUTDATED: u8 = 78;
+    /// The state of this node is not that of the others.
+    pub const DIVERGED: u8 = 80;
 }
 
 const AFTER_SERVE: &str = "\
@@ -26,7 +30,9 @@ LEASEHOLD_LOG chooses what is logged to standard error, e.g. `warn,leasehold=inf
 `info,leasehold_http::refused=info` tells of every refused request with its trace_id.
 
 Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed,
-78 the cluster takes a newer release of this program on this node.";
+77 the node was removed from its cluster: starting it again is no use, 78 the cluster takes a newer
+release of this program on this node, 80 the state of this node is not that of the others, which must
+never be: its data is kept, and nobody starts on it.";
 
 /// The version, and the commit where the build was told of one.
 fn version() -> String {
@@ -85,6 +91,7 @@ fn serve() -> Command {
         Arg::new(key.name)
             .long(key.flag())
             .value_name(key.value)
+            .action(if key.is_list() { ArgAction::Append } else { ArgAction::Set })
             .help(help)
             .allow_hyphen_values(true)
     });

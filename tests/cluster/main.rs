@@ -1,8 +1,11 @@
 //! Several nodes, each a real process: what clients see when nodes die, freeze and come back.
 
 mod answers;
+mod hand_over;
 mod kill;
+mod membership;
 mod place;
+mod restore;
 
 use leasehold_harness::Nodes;
 

@@ -2,6 +2,7 @@
 
 mod about;
 mod ages;
+mod backup;
 mod batch;
 mod bounds;
 mod browsers;

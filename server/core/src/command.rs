@@ -342,6 +342,12 @@ pub enum Command {
         /// That version. One that is not above the present level changes nothing.
         to: u16,
     },
+    /// Whoever held a lock before the state was restored cannot believe in it any more, by the
+    /// leader's clock: from here on locks are granted.
+    EndHold {
+        /// The term of the decision.
+        term: u64,
+    },
 }
 
 impl Command {
@@ -375,7 +381,8 @@ impl Command {
             | Self::Trim { .. }
             | Self::Found { .. }
             | Self::SetLimits(_)
-            | Self::ConfirmEnded { .. } => Self::FIRST,
+            | Self::ConfirmEnded { .. }
+            | Self::EndHold { .. } => Self::FIRST,
         }
     }
 }

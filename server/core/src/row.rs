@@ -54,6 +54,9 @@ pub struct Head {
     pub at_ms: u64,
     /// The highest version of commands that the log may hold. See [`Command::version`].
     pub level: u16,
+    /// After a restore: for how long a leader grants nothing from its takeover on, in
+    /// milliseconds.
+    pub hold_ms: u64,
 }
 
 impl Default for Head {
@@ -66,6 +69,7 @@ impl Default for Head {
             last_ended: 0,
             at_ms: 0,
             level: Command::FIRST,
+            hold_ms: 0,
         }
     }
 }

@@ -156,6 +156,8 @@ impl Naive {
                 }
                 DONE
             }
+            // Histories are not restored, so nothing is on hold.
+            Command::EndHold { .. } => Err(Refusal::Void),
             Command::ConfirmEnded { lease, tokens } => {
                 self.living(*lease).map(|_| ()).and_then(|()| {
                     let lease = self.leases.get_mut(lease).ok_or(Refusal::LeaseUnknown)?;

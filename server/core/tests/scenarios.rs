@@ -13,6 +13,7 @@
 //! level           the version of commands that is in force
 //! lost ID         what a lease lost without its client's doing
 //! counter token=N pretends that N tokens were given out
+//! restore ID floor=N [hold=N]  brings the state back as the beginning of another cluster
 //! ```
 //!
 //! What came out is indented: `= outcome`, then `* revision: event`. After every entry the table
@@ -103,6 +104,7 @@ impl Run {
             Some(("show", name)) => self.show(name),
             Some(("lost", id)) => self.lost(id),
             Some(("counter", rest)) => self.pretend(rest),
+            Some(("restore", rest)) => self.restore(rest),
             _ => {
                 self.entry.push(line::parse(text, self.header.term, self.table.limits()));
                 if !joined {
@@ -187,6 +189,19 @@ impl Run {
             .map(|lost| format!("{}#{} {:?}", lost.resource, lost.token, lost.how))
             .collect();
         self.say(&format!("[{}]", lost.join(", ")));
+    }
+
+    fn restore(&mut self, rest: &str) {
+        let restore = line::restore(rest, self.header.at_ms);
+        let restoring = match self.table.restore(&restore) {
+            Ok(restoring) => restoring,
+            Err(why) => return self.say(&format!("= refused: {why}")),
+        };
+        let events: Vec<_> = restoring.flatten().collect();
+        for event in &events {
+            self.say(&format!("* {}", show::event(event)));
+        }
+        self.apply(&[]);
     }
 
     fn pretend(&mut self, rest: &str) {

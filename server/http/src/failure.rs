@@ -55,6 +55,15 @@ pub(crate) fn problem(failure: Failure) -> Problem<'static> {
             Code::RequestTimeout,
             "the time that the request had is over; nothing was done",
         ),
+        Failure::AnswerTooLarge => with_field(
+            "limit",
+            Problem::new(
+                400,
+                Code::InvalidRequest,
+                "the answer is longer than what one node passes on to another: ask with a smaller \
+                 `limit`, or ask the leader itself",
+            ),
+        ),
         Failure::Internal(cause) => {
             // One operation of a batch; a whole request is logged with its trace id instead.
             tracing::error!(cause, "operation failed");
@@ -119,6 +128,11 @@ fn refused(refusal: Refusal) -> Problem<'static> {
             }
         }
         Refusal::NotWaiting => Problem::new(404, Code::NotFound, "no such request waits"),
+        Refusal::OnHold { hold_ms } => {
+            let detail = "the service was restored; nothing is granted while somebody may still \
+                          believe in a lock from before";
+            retry(hold_ms.max(50), Problem::new(503, Code::NotReady, detail))
+        }
         // The leader changed between decision and effect; what was asked did not happen.
         Refusal::Void => soon(Code::NoLeader, "the leader changed; nothing was done"),
     }

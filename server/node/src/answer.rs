@@ -175,6 +175,8 @@ pub enum Failure {
     ShuttingDown,
     /// The time that the client gave is over.
     DeadlinePassed,
+    /// The answer is longer than what one node sends to another.
+    AnswerTooLarge,
     /// A fault of the service itself.
     Internal(String),
 }

@@ -17,6 +17,10 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// The address for clients, as others are told.
     pub http: String,
+    /// The version of the binary, as others are told.
+    pub version: String,
+    /// The commit that it is built from; empty if that is not known.
+    pub commit: String,
     /// Other nodes, and the way to them; nothing for a node alone.
     pub peers: Option<PeerConfig>,
     /// How much is queued and batched.
@@ -36,6 +40,8 @@ pub struct NodeConfig {
     /// tests of upgrades.
     #[doc(hidden)]
     pub commands: u16,
+    /// Log entries from one digest of the state to the next, at which nodes compare; 0 for none.
+    pub digest_every: u64,
 }
 
 /// Other nodes, and the way to them.
@@ -78,6 +84,8 @@ impl NodeConfig {
             dir,
             limits: Limits::default(),
             http: String::new(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: String::new(),
             peers: None,
             queue: QueueSettings::default(),
             timing: Timing::LAN,
@@ -86,6 +94,7 @@ impl NodeConfig {
             events_max: 262_144,
             audit_max: 100_000,
             commands: Command::NEWEST,
+            digest_every: 16_384,
         }
     }
 

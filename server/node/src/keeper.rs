@@ -213,6 +213,7 @@ impl Keeper {
                 }
                 (Class::End, Command::EndDrained { token, term })
             }
+            Due::EndHold => (Class::End, Command::EndHold { term }),
             Due::Continue(lease) => (Class::Background, Command::Continue { lease }),
         })
     }

@@ -219,7 +219,7 @@ impl Roaming {
 }
 
 /// Addresses that were free a moment ago.
-fn free_ports(count: u64) -> Vec<SocketAddr> {
+pub fn free_ports(count: u64) -> Vec<SocketAddr> {
     let held: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
     held.iter().map(|port| port.local_addr().expect("it is bound")).collect()

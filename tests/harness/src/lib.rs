@@ -22,7 +22,7 @@ mod watcher;
 
 pub use answer::Answer;
 pub use client::{Client, encode};
-pub use cluster::{Cluster, Nodes, Roaming, slow_sync};
+pub use cluster::{Cluster, Nodes, Roaming, free_ports, slow_sync};
 pub use disk::Disk;
 pub use history::{Breach, History};
 pub use random::Random;

@@ -82,6 +82,9 @@ pub(super) enum StoredCommand<'a> {
     RaiseLevel {
         to: u16,
     },
+    EndHold {
+        term: u64,
+    },
 }
 
 pub(super) fn command_out(command: &Command) -> StoredCommand<'_> {
@@ -137,6 +140,7 @@ pub(super) fn command_out(command: &Command) -> StoredCommand<'_> {
             tokens: tokens.iter().map(|token| token.0).collect(),
         },
         Command::RaiseLevel { to } => StoredCommand::RaiseLevel { to: *to },
+        Command::EndHold { term } => StoredCommand::EndHold { term: *term },
     }
 }
 
@@ -191,5 +195,6 @@ pub(super) fn command_in(stored: StoredCommand<'_>) -> Result<Command, DecodeErr
             tokens: tokens.into_iter().map(Token).collect(),
         },
         StoredCommand::RaiseLevel { to } => Command::RaiseLevel { to },
+        StoredCommand::EndHold { term } => Command::EndHold { term },
     })
 }

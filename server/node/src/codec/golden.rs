@@ -199,7 +199,11 @@ fn messages_between_peers_keep_their_bytes() {
         ("Reach", encode_told(&Told::Reach(reach))),
         ("GoOn", encode_told(&Told::GoOn)),
         ("Installed", encode_told(&Told::Snapshot(samples::vote()))),
+        ("DigestsAsk", encode_digests_ask()),
+        ("Digests", encode_told(&Told::Digests(samples::digests()))),
         ("Unable", encode_told(&Told::Unable("it is stopping".to_owned()))),
+        ("StatusAsk", encode_status_ask(&samples::status_ask())),
+        ("Status", encode_told(&Told::Status(Box::new(samples::report())))),
     ];
     let encodings = encodings.map(|(name, bytes)| (name.to_owned(), bytes));
     check("peer.hex", &encodings);
@@ -209,6 +213,10 @@ fn messages_between_peers_keep_their_bytes() {
     assert!(matches!(decode_ask(&encodings[2].1, 3), Ok(Ask::Snapshot(back)) if back == snapshot));
     assert!(matches!(decode_ask(&encodings[3].1, 3), Ok(Ask::Parcel(back)) if back == parcel));
     assert!(matches!(decode_told(&encodings[5].1), Ok(Told::Reach(back)) if back == reach));
+    let asked = decode_ask(&encodings[9].1, 3);
+    assert!(matches!(asked, Ok(Ask::Status(back)) if back == samples::status_ask()));
+    let told = decode_told(&encodings[10].1);
+    assert!(matches!(told, Ok(Told::Status(back)) if *back == samples::report()));
     for (name, bytes) in encodings {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
@@ -216,6 +224,32 @@ fn messages_between_peers_keep_their_bytes() {
             assert!(decode_ask(&damaged, 3).is_err(), "{name}: byte {at} may change unnoticed");
             assert!(decode_told(&damaged).is_err(), "{name}: byte {at} may change unnoticed");
             assert!(decode_ask(&bytes[..at], 3).is_err() && decode_told(&bytes[..at]).is_err());
+        }
+    }
+}
+
+#[test]
+fn backups_keep_their_bytes() {
+    let (head, piece, end) = (samples::backup_head(), samples::parcel(), samples::backup_end());
+    let encodings = [
+        ("Head", appended(|out| encode_backup_head(&head, out))),
+        ("Piece", appended(|out| encode_backup_piece(&piece, out))),
+        ("End", appended(|out| encode_backup_end(&end, out))),
+        ("Frames", samples::backup_frames()),
+    ];
+    assert_eq!(decode_backup_head(&encodings[0].1).expect("it was just written"), head);
+    assert_eq!(decode_backup_piece(&encodings[1].1).expect("it was just written"), piece);
+    assert_eq!(decode_backup_end(&encodings[2].1).expect("it was just written"), end);
+    let encodings = encodings.map(|(name, bytes)| (name.to_owned(), bytes));
+    check("backup.hex", &encodings);
+    for (_, bytes) in &encodings {
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] = !damaged[at];
+            for bytes in [&damaged[..], &bytes[..at]] {
+                let _ = (decode_backup_head(bytes), decode_backup_end(bytes));
+                let _ = decode_backup_piece(bytes);
+            }
         }
     }
 }

@@ -9,7 +9,9 @@ use super::raft::{
     StoredLogId, StoredMembers, StoredVote, log_id_in, log_id_out, members_in, members_out,
     vote_in, vote_out,
 };
+use super::status::{Report, StatusAsk, status_in, status_out};
 use super::{DecodeError, Format, decode_known_entry, encode_entry, known, versioned, write_bare};
+use crate::digests::KnownDigests;
 use crate::history::{Parcel, Reach};
 use crate::state::Totals;
 use crate::types::{
@@ -123,6 +125,10 @@ pub(crate) enum Ask {
     Session,
     /// Up to which entry must be applied for a read to see all that was answered before it?
     ReadIndex,
+    /// How are you? Whoever asks says who it is.
+    Status(StatusAsk),
+    /// Which digests of its state does it remember?
+    Digests,
 }
 
 /// What a snapshot will be once all of its chunks are there.
@@ -147,6 +153,10 @@ pub(crate) enum Told {
     GoOn,
     /// The entry up to which a reader has to wait.
     ReadIndex(u64),
+    /// How it is.
+    Status(Box<Report>),
+    /// Digests of its state.
+    Digests(KnownDigests),
     /// It could not: it is stopping, or has not started.
     Unable(String),
 }
@@ -204,15 +214,35 @@ enum SentTold {
     AppendedTo(Option<StoredLogId>),
     Conflict,
     HigherVote(StoredVote),
-    Vote { vote: StoredVote, granted: bool, last: Option<StoredLogId> },
+    Vote {
+        vote: StoredVote,
+        granted: bool,
+        last: Option<StoredLogId>,
+    },
     Transferred,
-    VoteChanged { expected: StoredVote, actual: StoredVote },
-    LogNotFlushed { expected: Option<StoredLogId>, actual: Option<StoredLogId> },
+    VoteChanged {
+        expected: StoredVote,
+        actual: StoredVote,
+    },
+    LogNotFlushed {
+        expected: Option<StoredLogId>,
+        actual: Option<StoredLogId>,
+    },
     Installed(StoredVote),
     GoOn,
     Unable(String),
     ReadIndex(u64),
-    Reach { ended_at_ms: u64, token: u64, revision: u64 },
+    Reach {
+        ended_at_ms: u64,
+        token: u64,
+        revision: u64,
+    },
+    /// In bytes of their own, since they grow.
+    Status(Vec<u8>),
+    Digests {
+        version: u16,
+        known: Vec<(u64, u128)>,
+    },
 }
 
 const APPEND: u8 = 1;
@@ -228,6 +258,8 @@ const WELCOME: u8 = 9;
 const SESSION: u8 = 15;
 const READ_INDEX: u8 = 16;
 const PARCEL: u8 = 17;
+pub(super) const STATUS: u8 = 18;
+const DIGESTS: u8 = 24;
 
 /// The message, and how many of the entries are in it: the rest goes into the next one.
 pub(crate) fn encode_append(ask: &AppendAsk) -> (Vec<u8>, usize) {
@@ -314,6 +346,10 @@ pub(crate) fn encode_read_index() -> Vec<u8> {
     message(READ_INDEX, &(), &[])
 }
 
+pub(crate) fn encode_digests_ask() -> Vec<u8> {
+    message(DIGESTS, &(), &[])
+}
+
 pub(crate) fn encode_told(told: &Told) -> Vec<u8> {
     message(TOLD, &told_out(told), &[])
 }
@@ -350,12 +386,17 @@ pub(crate) fn decode_ask(bytes: &[u8], knows: u16) -> Result<Ask, DecodeError> {
             let () = all(rest)?;
             Ask::ReadIndex
         }
+        STATUS => Ask::Status(all(rest)?),
+        DIGESTS => {
+            let () = all(rest)?;
+            Ask::Digests
+        }
         _ => return Err(DecodeError::Unused { what: MESSAGE.what }),
     })
 }
 
 pub(crate) fn decode_told(bytes: &[u8]) -> Result<Told, DecodeError> {
-    all(of_kind(TOLD, bytes)?).map(told_in)
+    told_in(all(of_kind(TOLD, bytes)?)?)
 }
 
 pub(crate) fn decode_hello(bytes: &[u8]) -> Result<Hello, DecodeError> {
@@ -514,18 +555,22 @@ fn told_out(told: &Told) -> SentTold {
         Told::Snapshot(vote) => SentTold::Installed(vote_out(vote)),
         Told::GoOn => SentTold::GoOn,
         Told::ReadIndex(index) => SentTold::ReadIndex(*index),
+        Told::Digests(KnownDigests { version, known }) => {
+            SentTold::Digests { version: *version, known: known.clone() }
+        }
         Told::Unable(why) => SentTold::Unable(why.clone()),
         Told::Reach(reach) => SentTold::Reach {
             ended_at_ms: reach.ended.0,
             token: reach.ended.1,
             revision: reach.revision,
         },
+        Told::Status(report) => SentTold::Status(status_out(report)),
     }
 }
 
-fn told_in(sent: SentTold) -> Told {
+fn told_in(sent: SentTold) -> Result<Told, DecodeError> {
     let id = |id: Option<StoredLogId>| -> Option<LogId> { id.map(log_id_in) };
-    match sent {
+    Ok(match sent {
         SentTold::Appended => Told::Append(AppendTold::Success),
         SentTold::AppendedTo(to) => Told::Append(AppendTold::PartialSuccess(id(to))),
         SentTold::Conflict => Told::Append(AppendTold::Conflict),
@@ -545,9 +590,11 @@ fn told_in(sent: SentTold) -> Told {
         SentTold::Installed(vote) => Told::Snapshot(vote_in(vote)),
         SentTold::GoOn => Told::GoOn,
         SentTold::ReadIndex(index) => Told::ReadIndex(index),
+        SentTold::Digests { version, known } => Told::Digests(KnownDigests { version, known }),
         SentTold::Unable(why) => Told::Unable(why),
         SentTold::Reach { ended_at_ms, token, revision } => {
             Told::Reach(Reach { ended: (ended_at_ms, token), revision })
         }
-    }
+        SentTold::Status(bytes) => Told::Status(Box::new(status_in(&bytes)?)),
+    })
 }

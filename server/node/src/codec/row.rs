@@ -28,6 +28,7 @@ enum StoredRow<'a> {
         last_ended: u64,
         at_ms: u64,
         level: u16,
+        hold_ms: u64,
     },
     Limits(StoredLimits),
     Domain {
@@ -102,6 +103,7 @@ fn row_out(row: &Row) -> StoredRow<'_> {
             last_ended: head.last_ended,
             at_ms: head.at_ms,
             level: head.level,
+            hold_ms: head.hold_ms,
         },
         Row::Limits(limits) => StoredRow::Limits(limits_out(limits)),
         Row::Domain { domain, settings } => {
@@ -138,9 +140,19 @@ fn row_in(stored: StoredRow<'_>) -> Result<Row, DecodeError> {
             last_ended,
             at_ms,
             level,
+            hold_ms,
         } => {
             let cluster = cluster.map(cluster_in);
-            Row::Head(Head { cluster, revision, last_token, last_ticket, last_ended, at_ms, level })
+            Row::Head(Head {
+                cluster,
+                revision,
+                last_token,
+                last_ticket,
+                last_ended,
+                at_ms,
+                level,
+                hold_ms,
+            })
         }
         StoredRow::Limits(limits) => Row::Limits(Box::new(limits_in(&limits))),
         StoredRow::Domain { domain, settings } => {
