@@ -1,6 +1,7 @@
 //! Several nodes, each a real process: what clients see when nodes die, freeze and come back.
 
 mod answers;
+mod faults;
 mod kill;
 mod place;
 
