@@ -7,7 +7,7 @@ use super::trial::{is_long, nodes, trial};
 #[test]
 fn the_leader_is_frozen_and_thawed() {
     // Longer than two elections and than the leases of those who work.
-    let frozen = Duration::from_secs(if is_long() { 30 } else { 5 });
+    let frozen = Duration::from_secs(if is_long() { 30 } else { 6 });
     trial(&nodes(), |trial| {
         while trial.goes_on() {
             let leader = trial.cluster.leader();

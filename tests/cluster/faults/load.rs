@@ -67,8 +67,8 @@ impl<'a> Worker<'a> {
     fn draw(&mut self, request: u64) -> Errand {
         let random = &mut self.random;
         let (resource, shared) = match random.below(10) {
-            0..5 => (format!("{PREFIX}x/{}", random.below(5)), false),
-            5..8 => (format!("{PREFIX}m/{}", random.below(2)), random.chance(70)),
+            0..6 => (format!("{PREFIX}x/{}", random.below(5)), false),
+            6..8 => (format!("{PREFIX}m/{}", random.below(2)), random.chance(70)),
             _ => (format!("{PREFIX}own/{}", self.who), false),
         };
         let wait = Duration::from_millis([0, 300, 1_000, 2_000][random.below(4) as usize]);
@@ -97,21 +97,36 @@ impl<'a> Worker<'a> {
         Some(Held { resource: errand.resource.clone(), token: token?, until })
     }
 
-    /// Holds it for a while, renews it where that takes long, and gives it back, or forgets it.
+    /// Holds it for a while and gives it back. Some hold it long, some to the last moment without a
+    /// renewal, and some forget it: what a lease is worth shows only when it is needed.
     fn use_up(&mut self, mut held: Held, ttl: Duration) {
-        let over = match self.random.chance(5) {
-            true => Instant::now() + ttl + Duration::from_millis(self.random.below(1_500)),
-            false => Instant::now() + Duration::from_millis(self.random.below(150)),
-        };
-        while Instant::now() < over && self.scene.goes_on() {
-            let rest = over.saturating_duration_since(Instant::now());
-            std::thread::sleep(rest.min(ttl / 3));
-            if Instant::now() < over && !self.renew(&mut held) {
-                break;
+        let now = Instant::now();
+        let ms = |bound| Duration::from_millis(bound);
+        match self.random.below(100) {
+            0..6 => return,
+            6..14 => {
+                let over = now + ms(self.random.below(6_000)) + ttl;
+                self.hold_on(&mut held, over, ttl / 3);
             }
+            14..24 => {
+                let over = held.until - ms(self.random.below(200)).min(held.until - now);
+                self.hold_on(&mut held, over, ttl);
+            }
+            _ => self.pass(ms(150)),
         }
-        if !self.random.chance(4) {
-            self.release(&held);
+        self.release(&held);
+    }
+
+    fn hold_on(&mut self, held: &mut Held, over: Instant, renew_every: Duration) {
+        while self.scene.goes_on() {
+            let rest = over.saturating_duration_since(Instant::now());
+            if rest <= renew_every {
+                return std::thread::sleep(rest);
+            }
+            std::thread::sleep(renew_every);
+            if !self.renew(held) {
+                return;
+            }
         }
     }
 

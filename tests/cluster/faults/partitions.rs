@@ -28,7 +28,7 @@ fn skipped(why: &str) {
 
 /// Beyond two elections, and beyond the leases of those who work.
 fn cut_off() -> Duration {
-    Duration::from_secs(if is_long() { 20 } else { 4 })
+    Duration::from_secs(if is_long() { 20 } else { 6 })
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::verdict;
 
 const WORKERS: u64 = 16;
 /// Grants that show that the cluster works: more than were under way when something went wrong.
-const PROGRESS: u64 = 25;
+const PROGRESS: u64 = 20;
 /// Above any election on a busy machine, so that only a hang exhausts it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 
