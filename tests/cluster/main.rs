@@ -2,8 +2,11 @@
 
 mod answers;
 mod faults;
+mod hand_over;
 mod kill;
+mod membership;
 mod place;
+mod restore;
 
 use leasehold_harness::Nodes;
 

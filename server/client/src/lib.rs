@@ -46,6 +46,7 @@
 //! | [`BootInstant`] (`clock`), [`Alarm`], `timer` | the clock that runs through a suspend |
 //! | [`Watch`] (`watch`, `sse`) | events in order, once, over any number of connections |
 //! | [`Pages`] (`pages`) | lists, page by page |
+//! | [`Backup`] (`backup`) | everything that the service has, as one file |
 //! | [`fence`] | for the other side: storage in Rust that refuses stale tokens |
 //! | [`Error`] | what a caller can act upon |
 //! | `call`, `backoff`, `servers`, `transport`, `encode` | repeats within a budget, over HTTP |
@@ -65,6 +66,7 @@ mod acquire;
 mod alarm;
 mod answer;
 mod backoff;
+mod backup;
 mod belief;
 mod builder;
 mod call;
@@ -91,6 +93,7 @@ mod watch;
 pub use acquire::Acquire;
 pub use alarm::Alarm;
 pub use answer::Answer;
+pub use backup::Backup;
 pub use belief::Belief;
 pub use builder::Builder;
 pub use client::Client;

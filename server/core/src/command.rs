@@ -337,4 +337,52 @@ pub enum Command {
         /// The tokens of the grants that it was told of.
         tokens: Vec<Token>,
     },
+    /// From here on the log may hold commands up to a version, as every member applies them.
+    RaiseLevel {
+        /// That version. One that is not above the present level changes nothing.
+        to: u16,
+    },
+    /// Whoever held a lock before the state was restored cannot believe in it any more, by the
+    /// leader's clock: from here on locks are granted.
+    EndHold {
+        /// The term of the decision.
+        term: u64,
+    },
+}
+
+impl Command {
+    /// The version that every cluster begins with.
+    pub const FIRST: u16 = 1;
+    /// The highest version that this build applies.
+    pub const NEWEST: u16 = 1;
+
+    /// The lowest version that a node must know to apply this one as it was meant.
+    ///
+    /// A command whose fields or effect change counts as a new one: what was written under the
+    /// old version keeps its effect, or nodes of two releases would disagree about one log. To
+    /// raise the level to a version takes a node that knows that version.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        match self {
+            Self::RaiseLevel { to } => *to,
+            Self::Acquire(_)
+            | Self::Release(_)
+            | Self::OpenLease(_)
+            | Self::Renew { .. }
+            | Self::EndLease { .. }
+            | Self::CancelWait { .. }
+            | Self::Administer(_)
+            | Self::Expire { .. }
+            | Self::EndDrained { .. }
+            | Self::PassOn { .. }
+            | Self::Detach { .. }
+            | Self::Leave { .. }
+            | Self::Continue { .. }
+            | Self::Trim { .. }
+            | Self::Found { .. }
+            | Self::SetLimits(_)
+            | Self::ConfirmEnded { .. }
+            | Self::EndHold { .. } => Self::FIRST,
+        }
+    }
 }

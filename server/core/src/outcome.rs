@@ -198,6 +198,12 @@ pub enum Refusal {
         /// The present one; `None` if there is none.
         current: Option<Revision>,
     },
+    /// The state was restored, and somebody may still believe in what was granted before.
+    OnHold {
+        /// For how long yet, in milliseconds: as the state has it from the leader's takeover on, or
+        /// as its clock says.
+        hold_ms: u64,
+    },
     /// The command was decided in another term, or its subject changed since.
     Void,
 }

@@ -174,6 +174,7 @@ impl Drawer {
                 cluster: ClusterId(1 + u128::from(seed.flags % 2)),
                 limits: Box::new(new_limits(seed, table.limits())),
             },
+            96..97 if seed.pick % 7 == 1 => Command::RaiseLevel { to: seed.flags % 4 },
             96..97 => Command::SetLimits(Box::new(new_limits(seed, table.limits()))),
             97..98 if seed.pick.is_multiple_of(5) => order(Action::RevokeLease { lease }),
             97..98 => set_domain(seed, table),

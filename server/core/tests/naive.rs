@@ -46,6 +46,7 @@ struct Ended {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Naive {
     cluster: Option<ClusterId>,
+    level: u16,
     limits: Limits,
     domains: BTreeMap<String, DomainSettings>,
     now_ms: u64,
@@ -65,7 +66,11 @@ pub(crate) struct Naive {
 
 impl Naive {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+        Self { limits, level: Command::FIRST, ..Self::default() }
+    }
+
+    pub(crate) fn level(&self) -> u16 {
+        self.level
     }
 
     pub(crate) fn apply(&mut self, header: Header, commands: &[Command]) -> Applied {
@@ -151,12 +156,18 @@ impl Naive {
                 }
                 DONE
             }
+            // Histories are not restored, so nothing is on hold.
+            Command::EndHold { .. } => Err(Refusal::Void),
             Command::ConfirmEnded { lease, tokens } => {
                 self.living(*lease).map(|_| ()).and_then(|()| {
                     let lease = self.leases.get_mut(lease).ok_or(Refusal::LeaseUnknown)?;
                     lease.lost.retain(|lost| !tokens.contains(&lost.token));
                     DONE
                 })
+            }
+            Command::RaiseLevel { to } => {
+                self.level = self.level.max(*to);
+                DONE
             }
         };
         result.unwrap_or_else(Outcome::Refused)

@@ -15,7 +15,8 @@ pub(crate) fn line(command: &Command, term: u64) -> String {
         | Command::EndDrained { term, .. }
         | Command::PassOn { term, .. }
         | Command::Detach { term, .. }
-        | Command::Leave { term, .. } => Some(*term),
+        | Command::Leave { term, .. }
+        | Command::EndHold { term } => Some(*term),
         _ => None,
     };
     if let Some(decided) = decided.filter(|decided| *decided != term) {
@@ -55,10 +56,12 @@ fn body(command: &Command) -> String {
             format!("found {cluster} {}", all_limits(limits))
         }
         Command::SetLimits(limits) => format!("limits {}", all_limits(limits)),
+        Command::EndHold { .. } => "unhold".to_owned(),
         Command::ConfirmEnded { lease, tokens } => {
             let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();
             format!("confirm {:x} {}", lease.0, tokens.join(","))
         }
+        Command::RaiseLevel { to } => format!("level {to}"),
     }
 }
 

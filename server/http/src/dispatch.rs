@@ -210,6 +210,12 @@ fn enter(
 
 /// Whether a caller may ask this now, whichever node it reached.
 pub(crate) fn admit(app: &App, route: &Route, caller: &Caller) -> Result<(), Fault> {
+    // What is not applied yet must not be answered from.
+    if route.class != Class::Ops
+        && let Some(what) = app.node.waits_for()
+    {
+        return Err(Fault::not_ready(Some(&what)));
+    }
     if !caller.role.may(route.permission) {
         return Err(Fault::forbidden());
     }

@@ -32,6 +32,17 @@ pub(crate) fn problem(failure: Failure) -> Problem<'static> {
         Failure::Gone(gone) => self::gone(gone),
         Failure::NoLeader => soon(Code::NoLeader, "nobody leads the cluster at the moment"),
         Failure::NotReady => soon(Code::NotReady, "the node has not applied its log yet"),
+        Failure::AboveLevel { needs, level } => retry(
+            LATER_MS,
+            Problem::new(
+                503,
+                Code::NotReady,
+                format!(
+                    "this takes commands of version {needs}, and the cluster is at {level} until \
+                     all of its members are upgraded"
+                ),
+            ),
+        ),
         Failure::Overloaded => soon(Code::Overloaded, "the node has too much to do"),
         Failure::OutcomeUnknown { request_id } => outcome_unknown(request_id.as_ref()),
         Failure::StorageFull => retry(
@@ -43,6 +54,15 @@ pub(crate) fn problem(failure: Failure) -> Problem<'static> {
             408,
             Code::RequestTimeout,
             "the time that the request had is over; nothing was done",
+        ),
+        Failure::AnswerTooLarge => with_field(
+            "limit",
+            Problem::new(
+                400,
+                Code::InvalidRequest,
+                "the answer is longer than what one node passes on to another: ask with a smaller \
+                 `limit`, or ask the leader itself",
+            ),
         ),
         Failure::Internal(cause) => {
             // One operation of a batch; a whole request is logged with its trace id instead.
@@ -108,6 +128,11 @@ fn refused(refusal: Refusal) -> Problem<'static> {
             }
         }
         Refusal::NotWaiting => Problem::new(404, Code::NotFound, "no such request waits"),
+        Refusal::OnHold { hold_ms } => {
+            let detail = "the service was restored; nothing is granted while somebody may still \
+                          believe in a lock from before";
+            retry(hold_ms.max(50), Problem::new(503, Code::NotReady, detail))
+        }
         // The leader changed between decision and effect; what was asked did not happen.
         Refusal::Void => soon(Code::NoLeader, "the leader changed; nothing was done"),
     }

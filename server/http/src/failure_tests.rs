@@ -68,8 +68,11 @@ fn what_the_node_cannot_decide() {
     check(Failure::NotReady, 503, Code::NotReady, soon);
     check(Failure::Overloaded, 503, Code::Overloaded, soon);
     check(Failure::ShuttingDown, 503, Code::ShuttingDown, soon);
-    check(Failure::StorageFull, 503, Code::StorageFull, "{retry_after_ms:5000}");
+    let later = "{retry_after_ms:5000}";
+    check(Failure::StorageFull, 503, Code::StorageFull, later);
+    check(Failure::AboveLevel { needs: 2, level: 1 }, 503, Code::NotReady, later);
     check(Failure::DeadlinePassed, 408, Code::RequestTimeout, "{}");
+    check(Failure::AnswerTooLarge, 400, Code::InvalidRequest, "{field:limit}");
     check(Failure::Internal("disk".into()), 500, Code::Internal, "{}");
     check(Failure::OutcomeUnknown { request_id: None }, 503, Code::OutcomeUnknown, soon);
     check(
@@ -218,6 +221,7 @@ fn a_request_that_does_not_fit() {
         (Refusal::NotOwner, 403, Code::Forbidden, "{field:lease_id}"),
         (Refusal::RequestReused, 422, Code::RequestIdReused, "{field:request_id}"),
         (Refusal::NotWaiting, 404, Code::NotFound, "{}"),
+        (Refusal::OnHold { hold_ms: 900 }, 503, Code::NotReady, "{retry_after_ms:900}"),
         (Refusal::Void, 503, Code::NoLeader, "{retry_after_ms:1000}"),
     ];
     for (refusal, status, code, expected) in refusals {

@@ -24,6 +24,8 @@ pub(crate) trait Onward: Send + Sync {
     fn leads(&self) -> bool;
     /// Who leads, as far as this node knows.
     fn leader(&self) -> Option<u64>;
+    /// How old the state of this node is at most, if that is known.
+    fn age(&self) -> Option<Duration>;
     /// Brings a request to the leader. Dropping the future tells it that the client is gone.
     fn forward(&self, request: Forwarded) -> BoxFuture<'static, Result<ForwardedAnswer, Failure>>;
 }
@@ -35,6 +37,10 @@ impl Onward for Node {
 
     fn leader(&self) -> Option<u64> {
         Self::leader(self)
+    }
+
+    fn age(&self) -> Option<Duration> {
+        Self::age(self)
     }
 
     fn forward(&self, request: Forwarded) -> BoxFuture<'static, Result<ForwardedAnswer, Failure>> {

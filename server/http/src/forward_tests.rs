@@ -161,14 +161,16 @@ async fn a_node_that_leads_asks_nobody() {
 }
 
 #[actix_web::test]
-async fn a_stale_answer_of_a_node_that_does_not_lead_has_no_age() {
-    let (leads, follows) = (alone(Leader::Here).await, alone(Leader::Silent(7)).await);
-    let stale = || TestRequest::with_uri("/v1/locks?consistency=stale");
-    assert_eq!(ask(&leads, stale()).await.header("leasehold-age-ms"), ["0"]);
-    let told = ask(&follows, stale()).await;
-    assert_eq!((told.status, told.header("leasehold-age-ms").len()), (StatusCode::OK, 0));
-    leads.app.node.shutdown().await;
-    follows.app.node.shutdown().await;
+async fn a_stale_answer_is_never_younger_than_the_last_word_of_a_quorum() {
+    let heard = Leader::Answers(7, answer(200, "{}"));
+    for (leader, age) in
+        [(Leader::Here, vec!["0"]), (heard, vec!["71"]), (Leader::Silent(7), Vec::new())]
+    {
+        let alone = alone(leader).await;
+        let told = ask(&alone, TestRequest::with_uri("/v1/locks?consistency=stale")).await;
+        assert_eq!((told.status, told.header("leasehold-age-ms")), (StatusCode::OK, age));
+        alone.app.node.shutdown().await;
+    }
 }
 
 const ACQUIRE: &str = r#"{"resource":"r","request_id":"q1","x":[]}"#;

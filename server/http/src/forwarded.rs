@@ -45,6 +45,10 @@ impl AnswerForwarded for Answering {
             }
         })
     }
+
+    fn failed(&self, failure: Failure) -> ForwardedAnswer {
+        answer::whole(Fault::from(failure).respond(TraceId::of(None)))
+    }
 }
 
 async fn answer(app: &Arc<App>, paths: &Paths, request: &Forwarded) -> ForwardedAnswer {

@@ -10,7 +10,7 @@
 //! | `forward`, `forwarded` | what only the leader answers: the way to it, and the other end |
 //! | `acquire`, `renew`, `release`, `cancel_wait`, `batch`, `leases`, `locks`, `clients`, `why`, `fence`, `health` | one verb, one story |
 //! | `watch`, `grants`, `audit` | what happens, and how it was |
-//! | `force_release`, `domains` | what operators do |
+//! | `force_release`, `domains`, `backup` | what operators do |
 //! | `about`, `attention` | the service about itself |
 //! | `ask`, `head`, `body`, `query`, `caller`, `browser`, `accept`, `trace` | the parts of a request |
 //! | `from_wire` | shapes to meaning, every value checked once |
@@ -36,6 +36,7 @@ mod app;
 mod ask;
 mod attention;
 mod audit;
+mod backup;
 mod batch;
 mod body;
 mod browser;
@@ -74,5 +75,6 @@ mod trace;
 mod watch;
 mod why;
 
+pub use app::Shown;
 pub use server::{Server, StartError, start};
 pub use settings::Settings;

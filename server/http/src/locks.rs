@@ -61,10 +61,10 @@ pub(crate) fn not_ours() -> Invalid {
 impl Ask {
     /// Marks a reader's answer with the revision that it saw, and a stale one with its age.
     ///
-    /// What the leader itself has applied is the present; how far behind another node is, only
-    /// the leader could say.
+    /// The age counts from the last word of a quorum, or of the leader, that this node heard:
+    /// whatever has happened since, it may not know of.
     pub(crate) fn read(&self, answer: Answer, revision: u64, stale: bool) -> Answer {
-        let age_ms = (stale && self.app.onward.leads()).then_some(0);
+        let age_ms = self.app.onward.age().map(|age| age.as_micros().div_ceil(1_000) as u64);
         let answer = if stale { answer.aged(age_ms) } else { answer.at(revision) };
         answer.unstored()
     }

@@ -9,6 +9,7 @@ use leasehold_node::{Failure, Forwarded, ForwardedAnswer, Node, NodeConfig};
 use prometheus::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -39,6 +40,9 @@ pub(crate) enum Leader {
     Silent(u64),
 }
 
+/// How old the state is behind any of them that can be asked.
+pub(crate) const AGE: Duration = Duration::from_micros(70_300);
+
 struct Others {
     leader: Leader,
     seen: UnboundedSender<News>,
@@ -53,6 +57,14 @@ impl Onward for Others {
         match self.leader {
             Leader::Here => None,
             Leader::Answers(id, _) | Leader::Fails(id, _) | Leader::Silent(id) => Some(id),
+        }
+    }
+
+    fn age(&self) -> Option<Duration> {
+        match self.leader {
+            Leader::Here => Some(Duration::ZERO),
+            Leader::Silent(_) => None,
+            _ => Some(AGE),
         }
     }
 
@@ -96,7 +108,7 @@ pub(crate) async fn alone(leader: Leader) -> Alone {
     };
     let metrics = Metrics::new(&registry).expect("new names");
     let (seen, news) = unbounded_channel();
-    let mut app = App::new(settings, node, registry, metrics, Vec::new());
+    let mut app = App::new(settings, node, registry, metrics, Arc::new(|_| Vec::new()));
     app.onward = Arc::new(Others { leader, seen });
     Alone { app: Arc::new(app), news, _files: files }
 }

@@ -13,7 +13,7 @@ use crate::{from_wire, to_wire};
 use actix_web::http::{Method, Version};
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
-use leasehold_node::{Change, Watch, WatchFilter, Watched};
+use leasehold_node::{Change, Failure, Watch, WatchFilter, Watched};
 use leasehold_wire::{Code, Gap, Invalid, Problem};
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -134,6 +134,10 @@ impl Streaming {
             None => (": the node is stopping\n\n".to_owned(), false),
             Some(Err(_)) => (format!(": still here\n{}", place(self.watch.position())), true),
             Some(Ok(Ok(told))) => (self.written(&told), true),
+            // Elsewhere it goes on, from the last place that it was told.
+            Some(Ok(Err(Failure::NoLeader))) => {
+                (": this node has lost touch with the leader\n\n".to_owned(), false)
+            }
             Some(Ok(Err(failure))) => {
                 tracing::warn!(?failure, "a watch ended");
                 (": the stream cannot go on here\n\n".to_owned(), false)

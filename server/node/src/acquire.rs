@@ -64,6 +64,8 @@ impl Node {
                 // Given up without an answer, the request counts as abandoned, not as told.
                 let stopped = stopped.await.map_err(|failure| match failure {
                     Failure::WaitTimeout(_) if refused => Failure::ShuttingDown,
+                    // It stands in the line of whoever leads next.
+                    Failure::NoLeader => Failure::OutcomeUnknown { request_id: request_id.clone() },
                     other => other.of_request(request_id.as_ref()),
                 });
                 stopped?
@@ -209,6 +211,10 @@ impl Node {
             Refusal::Full { bound, .. } => {
                 self.inner.metrics.refusals.with_label_values(&[bound_name(bound)]).inc();
                 Failure::Refused(refusal)
+            }
+            Refusal::OnHold { hold_ms } => {
+                let hold_ms = self.inner.hub.hold_left_ms().unwrap_or(hold_ms);
+                Failure::Refused(Refusal::OnHold { hold_ms })
             }
             other => Failure::Refused(other),
         }

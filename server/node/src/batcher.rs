@@ -5,12 +5,15 @@
 //! thread a request, which is a good part of what a request costs beyond the sync.
 
 use crate::answer::Failure;
+use crate::hub::cell::ReplyTo;
 use crate::hub::{Hub, OnItsWay};
 use crate::metrics::Metrics;
 use crate::propose::{Class, Full, Proposal, Proposals};
 use crate::runtime;
+use crate::state::Shared;
 use crate::types::{Batch, CallBack, CommittedLeader, TypeConfig};
 use futures_util::FutureExt as _;
+use leasehold_core::Command;
 use openraft::errors::{ClientWriteError, ForwardReason};
 use parking_lot::Mutex;
 use std::pin::Pin;
@@ -30,6 +33,8 @@ pub(crate) struct Batcher {
     hub: Arc<Hub>,
     raft: crate::Raft,
     metrics: Metrics,
+    /// Where the level in force is read.
+    shared: Arc<Shared>,
     /// The leadership to propose under, if there is one.
     leading: watch::Receiver<Option<CommittedLeader>>,
     /// Held while a batch is cut and handed over, so that batches enter Raft in the order in
@@ -37,6 +42,8 @@ pub(crate) struct Batcher {
     gate: Mutex<Gate>,
     /// Something waits that nobody has handed over.
     waiting: Notify,
+    /// Raft is done with a batch.
+    settled: Notify,
     spawner: runtime::Spawner,
 }
 
@@ -46,6 +53,42 @@ struct Gate {
     seq: u64,
     /// Raft did not take the last batch at once; nothing may overtake it.
     blocked: bool,
+    /// Nothing is handed over while leadership changes hands.
+    held: bool,
+}
+
+/// While it is there, commands are queued and not handed over.
+pub(crate) struct Held(Arc<Batcher>);
+
+impl Held {
+    /// Returns when Raft is done with all that it has.
+    pub(crate) async fn idle(&self) {
+        while self.0.gate.lock().in_flight > 0 {
+            self.0.settled.notified().await;
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.gate.lock().held = false;
+        self.0.kick();
+    }
+}
+
+/// Why a command is not queued.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NotQueued {
+    /// The queue of its class is full.
+    Full,
+    /// Not every member knows it yet.
+    AboveLevel { needs: u16, level: u16 },
+}
+
+impl From<Full> for NotQueued {
+    fn from(_: Full) -> Self {
+        Self::Full
+    }
 }
 
 /// A batch that Raft has.
@@ -64,17 +107,45 @@ impl Batcher {
         hub: Arc<Hub>,
         raft: crate::Raft,
         metrics: Metrics,
+        shared: Arc<Shared>,
         leading: watch::Receiver<Option<CommittedLeader>>,
     ) -> Arc<Self> {
         let spawner = runtime::Spawner::here();
-        let (gate, waiting) = (Mutex::default(), Notify::new());
-        Arc::new(Self { proposals, hub, raft, metrics, leading, gate, waiting, spawner })
+        let (waiting, settled) = (Notify::new(), Notify::new());
+        let gate = Mutex::default();
+        Arc::new(Self {
+            proposals,
+            hub,
+            raft,
+            metrics,
+            shared,
+            leading,
+            gate,
+            waiting,
+            settled,
+            spawner,
+        })
     }
 
     /// Queues a command. Nothing moves before [`Batcher::kick`], so that commands that belong
-    /// together can be queued together.
-    pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), Full> {
-        self.proposals.push(class, proposal)
+    /// together can be queued together. Whoever calls this does not hold the table.
+    pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), NotQueued> {
+        let needs = proposal.command.version();
+        if needs > Command::FIRST {
+            // What is applied is committed, and a level never falls: once true, this stays so.
+            let level = self.shared.table.read().level();
+            if needs > level {
+                return Err(NotQueued::AboveLevel { needs, level });
+            }
+        }
+        Ok(self.proposals.push(class, proposal)?)
+    }
+
+    /// Queues the one command that may be above the level, as it raises it. Whoever calls this has
+    /// made sure that every member knows that version.
+    pub(crate) fn push_raise(&self, to: u16, reply: ReplyTo) -> Result<(), NotQueued> {
+        let raise = Proposal::new(Command::RaiseLevel { to }, reply, None);
+        Ok(self.proposals.push(Class::End, raise)?)
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -99,10 +170,25 @@ impl Batcher {
         }
     }
 
+    /// Hands nothing over any more until the answer is dropped; `None` if somebody else does so.
+    pub(crate) fn hold(self: &Arc<Self>) -> Option<Held> {
+        let was_held = std::mem::replace(&mut self.gate.lock().held, true);
+        (!was_held).then(|| Held(self.clone()))
+    }
+
     /// Answers when the next command becomes ready, if that is a matter of time.
     fn hand_over_ready(self: &Arc<Self>) -> Option<Instant> {
         let mut gate = self.gate.lock();
-        while gate.in_flight < self.proposals.in_flight_max() && !gate.blocked {
+        loop {
+            // Whatever Raft still has of an earlier term: without a leader nothing may wait for it.
+            let Some(leader) = *self.leading.borrow() else {
+                self.refuse_all();
+                return None;
+            };
+            if gate.in_flight >= self.proposals.in_flight_max() || gate.blocked || gate.held {
+                // Whoever makes room hands over what waits for it.
+                return None;
+            }
             let now = runtime::now();
             match self.proposals.ready_at(now) {
                 None => return None,
@@ -113,17 +199,14 @@ impl Batcher {
             if proposals.is_empty() {
                 continue;
             }
-            let leader = *self.leading.borrow();
-            match leader {
-                Some(leader) => self.hand_over(&mut gate, leader, proposals, now),
-                None => {
-                    let refuse = |proposal: Proposal| proposal.reply.fail(Failure::NoLeader);
-                    proposals.into_iter().for_each(refuse);
-                }
-            }
+            self.hand_over(&mut gate, leader, proposals, now);
         }
-        // Whoever makes room hands over what waits for it.
-        None
+    }
+
+    fn refuse_all(&self) {
+        for proposal in self.proposals.drain() {
+            proposal.reply.fail(Failure::NoLeader);
+        }
     }
 
     fn hand_over(
@@ -198,6 +281,7 @@ impl Batcher {
             }
         }
         self.gate.lock().in_flight -= 1;
+        self.settled.notify_one();
         self.kick();
     }
 

@@ -23,7 +23,7 @@ const APPLIED_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct FollowerReads {
     us: Arc<Identity>,
-    line: Mutex<Option<(u64, Line)>>,
+    line: Mutex<Option<(u64, Member, Line)>>,
 }
 
 impl FollowerReads {
@@ -33,10 +33,11 @@ impl FollowerReads {
 
     async fn read_index(&self, leader: u64, member: &Member) -> Result<u64, Failure> {
         let mut kept = self.line.lock().await;
-        if kept.as_ref().is_none_or(|(id, _)| *id != leader) {
-            *kept = Some((leader, Line::new(self.us.clone(), leader, member)));
+        if kept.as_ref().is_none_or(|(id, at, _)| *id != leader || at != member) {
+            let line = Line::new(self.us.clone(), leader, member);
+            *kept = Some((leader, member.clone(), line));
         }
-        let Some((_, line)) = kept.as_mut() else { return Err(Failure::NoLeader) };
+        let Some((.., line)) = kept.as_mut() else { return Err(Failure::NoLeader) };
         match line.call(codec::encode_read_index(), TOLD_WITHIN).await {
             Ok(Told::ReadIndex(index)) => Ok(index),
             Ok(_) => Err(Failure::NoLeader),

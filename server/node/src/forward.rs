@@ -56,6 +56,9 @@ pub(crate) type Answers = Arc<OnceLock<Arc<dyn AnswerForwarded>>>;
 pub trait AnswerForwarded: Send + Sync {
     /// Answers one request.
     fn answer(&self, request: Forwarded) -> BoxFuture<'static, ForwardedAnswer>;
+
+    /// The answer to a request that is not answered, for this reason.
+    fn failed(&self, failure: Failure) -> ForwardedAnswer;
 }
 
 impl Node {

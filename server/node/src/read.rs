@@ -119,7 +119,7 @@ impl Node {
             single: view.single,
             earliest_end_in_ms: left,
             // Another leader would start it anew, after an election that has yet to happen.
-            latest_end_in_ms: left.max(view.ttl_ms) + self.inner.election_max_ms,
+            latest_end_in_ms: left.max(view.ttl_ms) + runtime::ms(self.inner.timing.election()),
             grants: view.grants,
             grants_total: view.grants_total,
             waiting_for: view.tickets.iter().map(|ticket| ticket.resource.clone()).collect(),

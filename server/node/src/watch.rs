@@ -106,7 +106,8 @@ impl Watch {
     /// Waits for the next thing to tell. May be dropped at any time without losing anything.
     ///
     /// # Errors
-    /// [`Failure::Internal`] if the history cannot be read.
+    /// [`Failure::Internal`] if the history cannot be read; [`Failure::NoLeader`] if this node has
+    /// been out of touch for so long that whoever follows is better served elsewhere.
     pub async fn next(&mut self) -> Result<Watched, Failure> {
         if let Some((from, to)) = self.gap.take() {
             return Ok(Watched::Gap { from, to });
@@ -120,7 +121,7 @@ impl Watch {
                 }
                 Next::Changes(changes) => {
                     let Some(last) = changes.last().map(|change| change.revision) else {
-                        self.news.changed().await.map_err(|_| Failure::ShuttingDown)?;
+                        self.more().await?;
                         continue;
                     };
                     self.at = last;
@@ -133,6 +134,15 @@ impl Watch {
                     runtime::yield_now().await;
                 }
             }
+        }
+    }
+
+    /// Waits until something new has happened.
+    async fn more(&mut self) -> Result<(), Failure> {
+        tokio::select! {
+            biased;
+            changed = self.news.changed() => changed.map_err(|_| Failure::ShuttingDown),
+            () = self.node.cut_off() => Err(Failure::NoLeader),
         }
     }
 

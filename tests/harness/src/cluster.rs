@@ -209,6 +209,15 @@ impl Cluster {
         self.note_addresses();
     }
 
+    /// Puts a node that runs in the place of one that is gone for good.
+    #[track_caller]
+    pub fn exchange(&mut self, gone: u64, id: u64, new: Server) {
+        self.nodes.remove(&gone).expect("the node is one of the cluster");
+        self.down.remove(&gone);
+        self.nodes.insert(id, new);
+        self.note_addresses();
+    }
+
     /// The node that leads, once one of those that run says so of itself.
     #[track_caller]
     pub fn leader(&self) -> u64 {
@@ -254,7 +263,7 @@ impl Cluster {
 }
 
 /// Addresses that were free a moment ago.
-fn free_ports(count: u64) -> Vec<SocketAddr> {
+pub fn free_ports(count: u64) -> Vec<SocketAddr> {
     let held: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
     held.iter().map(|port| port.local_addr().expect("it is bound")).collect()

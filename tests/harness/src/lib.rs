@@ -26,7 +26,7 @@ mod watcher;
 pub use answer::Answer;
 pub use client::{Client, encode};
 pub use clock::{Clocks, WallClock, ahead};
-pub use cluster::{Cluster, Nodes, slow_sync};
+pub use cluster::{Cluster, Nodes, free_ports, slow_sync};
 pub use disk::Disk;
 pub use history::{Breach, History};
 pub use network::Network;

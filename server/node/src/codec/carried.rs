@@ -99,26 +99,28 @@ pub(crate) fn encode_beat() -> Vec<u8> {
     message(BEAT, &(), &[])
 }
 
-pub(crate) fn decode_carried(bytes: &[u8]) -> Result<Carried, DecodeError> {
+/// Bodies are views of `bytes`: whoever keeps them copies them.
+pub(crate) fn decode_carried(bytes: &Bytes) -> Result<Carried, DecodeError> {
     let (kind, rest) = opened(bytes)?;
     Ok(match kind {
         REQUEST => {
             let (sent, part): (SentRequest<'_>, _) = head(rest)?;
             let body_bytes = sent.body_bytes;
-            Carried::Request { id: sent.id, request: request_in(&sent, part), body_bytes }
+            let request = request_in(&sent, bytes.slice_ref(part));
+            Carried::Request { id: sent.id, request, body_bytes }
         }
         ANSWER => {
             let (sent, part): (SentAnswer<'_>, _) = head(rest)?;
             let answer = ForwardedAnswer {
                 status: sent.status,
                 headers: headers_in(&sent.headers),
-                body: Bytes::copy_from_slice(part),
+                body: bytes.slice_ref(part),
             };
             Carried::Answer { id: sent.id, answer, body_bytes: sent.body_bytes }
         }
         PART => {
             let (id, part) = head(rest)?;
-            Carried::Part { id, part: Bytes::copy_from_slice(part) }
+            Carried::Part { id, part: bytes.slice_ref(part) }
         }
         HANG_UP => Carried::HangUp { id: all(rest)? },
         BEAT => {
@@ -143,12 +145,12 @@ fn parts(id: u64, rest: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     parts.into_iter()
 }
 
-fn request_in(sent: &SentRequest<'_>, part: &[u8]) -> Forwarded {
+fn request_in(sent: &SentRequest<'_>, body: Bytes) -> Forwarded {
     Forwarded {
         method: sent.method.to_owned(),
         target: sent.target.to_owned(),
         headers: headers_in(&sent.headers),
-        body: Bytes::copy_from_slice(part),
+        body,
         principal: sent.principal.to_owned(),
         role: sent.role.to_owned(),
         source: sent.source,
@@ -188,8 +190,12 @@ mod tests {
         }
     }
 
+    fn decoded(bytes: &[u8]) -> Result<Carried, DecodeError> {
+        decode_carried(&Bytes::copy_from_slice(bytes))
+    }
+
     fn together(messages: impl Iterator<Item = Vec<u8>>) -> (Forwarded, u64, usize) {
-        let mut messages = messages.map(|bytes| decode_carried(&bytes).expect("just encoded"));
+        let mut messages = messages.map(|bytes| decoded(&bytes).expect("just encoded"));
         let Some(Carried::Request { id: 9, mut request, body_bytes }) = messages.next() else {
             panic!("the first is the head");
         };
@@ -218,15 +224,15 @@ mod tests {
     fn what_is_cut_short_or_altered_has_no_meaning() {
         let bytes = encode_request(9, &request(b"{}".to_vec())).next().expect("a message");
         for end in 0..bytes.len() {
-            assert!(decode_carried(&bytes[..end]).is_err(), "{end}");
+            assert!(decoded(&bytes[..end]).is_err(), "{end}");
         }
         for at in 0..bytes.len() {
             let mut altered = bytes.clone();
             altered[at] ^= 0x40;
-            assert!(decode_carried(&altered).is_err(), "{at}");
+            assert!(decoded(&altered).is_err(), "{at}");
         }
-        assert_eq!(decode_carried(&encode_beat()).expect("just encoded"), Carried::Beat);
-        let hang_up = decode_carried(&encode_hang_up(3)).expect("just encoded");
+        assert_eq!(decoded(&encode_beat()).expect("just encoded"), Carried::Beat);
+        let hang_up = decoded(&encode_hang_up(3)).expect("just encoded");
         assert_eq!(hang_up, Carried::HangUp { id: 3 });
     }
 }

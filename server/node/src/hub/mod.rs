@@ -19,7 +19,6 @@ use losses::{Draining, Drains, Losses};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -32,7 +31,8 @@ pub(crate) struct Hub {
     /// Something is due earlier than the keeper knew.
     pub(crate) changed: Notify,
     refusing: watch::Sender<bool>,
-    stopped: AtomicBool,
+    leaving: AtomicBool,
+    stopped: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +45,8 @@ pub(crate) struct Memory {
     pub(crate) due: DueList,
     pub(crate) losses: Losses,
     pub(crate) drains: Drains,
+    /// Until when nothing is granted after a restore.
+    pub(crate) hold_ends: Option<Instant>,
 }
 
 /// A request that stands in line.
@@ -91,7 +93,8 @@ impl Hub {
             memory: Mutex::default(),
             changed: Notify::new(),
             refusing: watch::Sender::new(false),
-            stopped: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
+            stopped: watch::Sender::new(false),
         })
     }
 
@@ -108,24 +111,41 @@ impl Hub {
         *self.refusing.borrow()
     }
 
+    /// The node is about to stop: who waits when its leadership ends is told so.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
     /// Nothing is proposed any more.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+        *self.stopped.borrow()
+    }
+
+    /// Returns when nothing is proposed any more.
+    pub(crate) async fn ended(&self) {
+        let mut stopped = self.stopped.subscribe();
+        // The sender lives as long as this, so there is no other end.
+        let _ = stopped.wait_for(|stopped| *stopped).await;
     }
 
     pub(crate) fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
+        self.stopped.send_replace(true);
         self.changed.notify_one();
     }
 
-    /// Takes over in `term`: every lease gets its full TTL from now. The caller holds the table,
-    /// so that nothing is applied meanwhile.
-    pub(crate) fn begin(&self, term: u64, table: &LockTable) {
+    /// Takes over in `term`: every lease gets its full TTL from the instant at which the election
+    /// was won. What has passed since, if it was long, is time in which nobody could renew. The
+    /// caller holds the table, so that nothing is applied meanwhile.
+    pub(crate) fn begin(&self, term: u64, won_at: Instant, table: &LockTable) {
         let now = runtime::now();
         let mut memory = self.memory();
         memory.forget();
         for (lease, ttl_ms) in table.watched_leases() {
-            memory.clock.start(lease, now, ttl_ms);
+            memory.clock.start(lease, won_at, ttl_ms);
+        }
+        let idle = now.saturating_duration_since(won_at);
+        if idle > crate::keeper::SILENT {
+            memory.clock.outage(idle, now);
         }
         for grant in table.grants().filter(|grant| grant.draining) {
             memory.drain(grant);
@@ -133,6 +153,15 @@ impl Hub {
         for lease in table.ending_leases() {
             memory.due.add(now, Due::Continue(lease));
         }
+        memory.hold_ends = match table.hold_ms() {
+            0 => None,
+            hold_ms => {
+                tracing::warn!(hold_ms, "the state was restored: nothing is granted before that");
+                let at = now + Duration::from_millis(hold_ms);
+                memory.due.add(at, Due::EndHold);
+                Some(at)
+            }
+        };
         // No connection of an earlier leader reaches this one. Who can come back keeps its place
         // for its TTL; meanwhile nothing is granted to it.
         for ticket in table.tickets() {
@@ -161,8 +190,12 @@ impl Hub {
         memory.term = None;
         let lost = memory.forget();
         drop(memory);
+        let failure = match self.leaving.load(Ordering::Acquire) {
+            true => Failure::ShuttingDown,
+            false => Failure::OutcomeUnknown { request_id: None },
+        };
         for reply in lost {
-            reply.fail(Failure::OutcomeUnknown { request_id: None });
+            reply.fail(failure.clone());
         }
     }
 
@@ -233,6 +266,12 @@ impl Hub {
         self.memory().drains.of(lease)
     }
 
+    /// Milliseconds until locks are granted after a restore, which only the leader knows.
+    pub(crate) fn hold_left_ms(&self) -> Option<u64> {
+        let ends = self.memory().hold_ends;
+        ends.map(|at| runtime::ms(at.saturating_duration_since(runtime::now())))
+    }
+
     /// Milliseconds until the service may end a grant, which only the leader knows.
     pub(crate) fn grant_expires_in_ms(&self, lease: LeaseId, token: Token) -> Option<u64> {
         let memory = self.memory();
@@ -280,6 +319,7 @@ impl Memory {
         self.due = DueList::default();
         self.losses.clear();
         self.drains.clear();
+        self.hold_ends = None;
         let batches = self.batches.drain().flat_map(|(_, batch)| batch.replies);
         let mut replies: Vec<ReplyTo> = batches.collect();
         for sleeper in self.waiting.drain().flat_map(|(_, all)| all) {
@@ -314,5 +354,42 @@ impl Memory {
         }
         let outages = self.clock.outages();
         self.due.add(at, Due::EndDrained { token: grant.token, outages });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold_core::command::{Header, OpenLease};
+    use leasehold_core::{ClientId, Command, Limits, Owner, Principal};
+
+    const LEASE: LeaseId = LeaseId(7);
+    const TTL: Duration = Duration::from_secs(60);
+
+    fn taken_over(won_at: Instant) -> Instant {
+        let mut table = LockTable::new(Limits::default());
+        let owner = Owner {
+            principal: Principal::parse("anonymous").expect("a name"),
+            client: ClientId::parse("w1").expect("a name"),
+        };
+        let open = OpenLease { lease: LEASE, owner, ttl_ms: 60_000, metadata: None };
+        table.apply(Header { term: 1, at_ms: 1 }, &[Command::OpenLease(open)]);
+        let hub = Hub::new();
+        hub.begin(2, won_at, &table);
+        hub.deadline(LEASE).expect("it is timed")
+    }
+
+    #[test]
+    fn a_lease_counts_from_the_votes_that_its_leader_won() {
+        let won_at = Instant::now();
+        assert_eq!(taken_over(won_at), won_at + TTL);
+    }
+
+    #[test]
+    fn a_leader_that_could_not_serve_for_long_after_its_votes_adds_that_time() {
+        let now = Instant::now();
+        let idle = Duration::from_secs(5);
+        let deadline = taken_over(now.checked_sub(idle).expect("the machine runs for longer"));
+        assert!(now + TTL <= deadline && deadline <= Instant::now() + TTL);
     }
 }

@@ -1,24 +1,72 @@
 //! Who this node is, as its peers are told, and whom of them it talks to.
+//!
+//! Members are those of the newest membership in this node's log, committed or not, as Raft itself
+//! counts them. It is read from the log when the node starts, long before anything is applied.
 
 use super::PROTOCOLS;
-use crate::codec::{About, Hello, Standing, Unwelcome};
+use crate::codec::{About, Hello, Standing, StatusAsk, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
+use crate::level::Outdated;
 use crate::log::LogStore;
+use crate::membership::MEMBERS_MAX;
 use crate::state::Shared;
-use crate::types::{Member, Membership};
-use std::sync::Arc;
+use crate::types::{Member, TypeConfig};
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::metrics::RaftServerMetrics;
+use openraft::type_config::alias::WatchReceiverOf;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::watch;
 
-/// The version of the commands that this binary applies, as its peers are told.
-pub(crate) const COMMANDS: u16 = 1;
+/// What Raft tells of itself.
+type Told = WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>;
 
 /// This node in the eyes of others, and the others in its own.
-#[derive(Debug)]
 pub(crate) struct Identity {
     id: u64,
-    about: About,
+    about: RwLock<About>,
     founders: Option<u32>,
     shared: Arc<Shared>,
     log: LogStore,
+    /// Where peers say that they are, by id.
+    told: Mutex<BTreeMap<u64, Member>>,
+    /// Set once Raft runs.
+    raft: OnceLock<Told>,
+    /// Set once this node is found to be too old for its cluster.
+    outdated: watch::Sender<Option<Outdated>>,
+}
+
+/// Who calls, as the greeting says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller {
+    id: u64,
+    incarnation: u128,
+    cluster: Option<[u8; 16]>,
+}
+
+impl From<&Hello> for Caller {
+    fn from(hello: &Hello) -> Self {
+        let Hello { from, cluster, .. } = *hello;
+        Self { id: from, incarnation: hello.caller.incarnation, cluster }
+    }
+}
+
+/// What somebody may ask of this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// A member.
+    Everything,
+    /// Perhaps a member that this node does not know of yet.
+    Raft,
+    /// Nobody that this node has to do with.
+    Nothing,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl Identity {
@@ -31,17 +79,95 @@ impl Identity {
         let peers = config.peers.as_ref();
         let about = About {
             incarnation,
-            commands: COMMANDS,
+            commands: config.commands,
             http: config.http.clone(),
             peer: peers.map(|peers| peers.advertise.clone()).unwrap_or_default(),
         };
         let founders = peers.and_then(founders_number);
-        Self { id: config.id, about, founders, shared, log }
+        Self {
+            id: config.id,
+            about: RwLock::new(about),
+            founders,
+            shared,
+            log,
+            told: Mutex::default(),
+            raft: OnceLock::new(),
+            outdated: watch::Sender::new(None),
+        }
+    }
+
+    /// From here on members are those that Raft has.
+    pub(crate) fn follow(&self, raft: Told) {
+        let _ = self.raft.set(raft);
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The highest version of commands that this node knows.
+    pub(crate) fn knows(&self) -> u16 {
+        self.about.read().commands
+    }
+
+    /// Changes once, if this node is found to be too old for its cluster.
+    pub(crate) fn outdated(&self) -> watch::Receiver<Option<Outdated>> {
+        self.outdated.subscribe()
+    }
+
+    /// Takes note of a version of commands that the cluster may use. A node that does not know it
+    /// has to stop.
+    pub(super) fn meet(&self, needs: u16) {
+        let knows = self.knows();
+        if needs > knows {
+            self.outdated.send_if_modified(|outdated| {
+                let first = outdated.is_none();
+                outdated.get_or_insert(Outdated { needs, knows });
+                first
+            });
+        }
+    }
+
+    fn level(&self) -> u16 {
+        self.shared.table.read().level()
     }
 
     /// This node as a member of a cluster.
     pub(crate) fn member(&self) -> Member {
-        member_of(&self.about)
+        member_of(&self.about.read())
+    }
+
+    /// Clients reach it there: a port may only be known once it is bound.
+    pub(crate) fn set_http(&self, address: String) {
+        self.about.write().http = address;
+    }
+
+    /// Keeps what a peer says of where it is. Whether it is a member is looked at when it counts:
+    /// strangers fill the book up to its bound and no further.
+    pub(super) fn note(&self, id: u64, about: &About) {
+        let mut told = self.told.lock();
+        let has_room = told.len() < MEMBERS_MAX || told.contains_key(&id);
+        if has_room && !about.peer.is_empty() {
+            told.insert(id, member_of(about));
+        }
+    }
+
+    /// Where peers say that they are.
+    pub(crate) fn told(&self) -> BTreeMap<u64, Member> {
+        self.told.lock().clone()
+    }
+
+    /// Where that life of a peer says that it is, which may not stand among the members yet: to
+    /// enter it there may take the very node that moved.
+    pub(super) fn told_address(&self, peer: u64, incarnation: u128) -> Option<String> {
+        let told = self.told.lock();
+        let member = told.get(&peer).filter(|member| member.incarnation == incarnation)?;
+        Some(member.peer.clone())
+    }
+
+    /// Asks how a peer is, and says who asks.
+    pub(crate) fn status_ask(&self) -> StatusAsk {
+        StatusAsk { from: self.id, about: self.about() }
     }
 
     pub(super) fn hello(&self, to: u64) -> Hello {
@@ -50,17 +176,18 @@ impl Identity {
             cluster: self.cluster(),
             from: self.id,
             to,
-            caller: self.about.clone(),
+            caller: self.about(),
             founders: self.founders.filter(|_| self.is_empty()),
+            level: self.level(),
         }
     }
 
     pub(super) fn about(&self) -> About {
-        self.about.clone()
+        self.about.read().clone()
     }
 
     /// Nothing was ever written here.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.log.last_index().is_none()
     }
 
@@ -68,18 +195,42 @@ impl Identity {
         self.shared.table.read().cluster().map(|cluster| cluster.0.to_be_bytes())
     }
 
-    /// The members by the newest committed change that is applied here.
-    fn members(&self) -> Membership {
-        self.shared.membership().membership().clone()
+    /// Which life of a node is a member.
+    fn member_life(&self, id: u64) -> Option<u128> {
+        let life = |member: &Member| member.incarnation;
+        match self.raft.get() {
+            Some(raft) => raft.borrow_watched().membership_config.get_node(&id).map(life),
+            None => self.shared.membership().membership().get_node(&id).map(life),
+        }
+    }
+
+    /// What a caller may ask, by what this node knows at this moment.
+    ///
+    /// Raft's own messages are taken from callers that are no members here as well, if they name
+    /// this cluster: a node that was away may hear of new members only through one of them, and
+    /// their election may need its vote. An empty node has to take them from whoever founds a
+    /// cluster with it or takes it in. What comes of them, Raft decides by term and log. Requests
+    /// of clients and questions for the state are for members alone.
+    ///
+    /// Source: Ongaro's dissertation (2014), section 4.1.
+    pub(super) fn admits(&self, caller: &Caller) -> Admission {
+        if let Some(known) = self.member_life(caller.id) {
+            let same = known == caller.incarnation;
+            return if same { Admission::Everything } else { Admission::Nothing };
+        }
+        let ours = self.cluster();
+        if self.is_empty() || (ours.is_some() && ours == caller.cluster) {
+            return Admission::Raft;
+        }
+        Admission::Nothing
     }
 
     /// How this node stands, and the caller in its eyes.
     pub(super) fn standing(&self, caller: u64) -> Standing {
-        let members = self.members();
         Standing {
             empty: self.is_empty(),
             cluster: self.cluster(),
-            member: members.get_node(&caller).is_some(),
+            member: self.member_life(caller).is_some(),
         }
     }
 
@@ -98,6 +249,7 @@ impl Identity {
         if self.is_another_life(hello.from, hello.caller.incarnation) {
             return Err(Unwelcome::OtherIncarnation(hello.from));
         }
+        self.same_commands(hello)?;
         match (self.founders.filter(|_| self.is_empty()), hello.founders) {
             (Some(ours), Some(theirs)) if ours != theirs => Err(Unwelcome::OtherFounders),
             _ => Ok(newest),
@@ -112,9 +264,24 @@ impl Identity {
         }
     }
 
+    /// Whether each knows the commands that the log of the other may hold.
+    fn same_commands(&self, hello: &Hello) -> Result<(), Unwelcome> {
+        let level = self.level();
+        if hello.caller.commands < level {
+            return Err(Unwelcome::Commands(level));
+        }
+        if hello.level <= self.knows() {
+            return Ok(());
+        }
+        // A stranger is not believed, unless this node is about to get its first peers.
+        if self.is_empty() || self.member_life(hello.from).is_some() {
+            self.meet(hello.level);
+        }
+        Err(Unwelcome::Commands(hello.level))
+    }
+
     fn is_another_life(&self, peer: u64, incarnation: u128) -> bool {
-        let members = self.members();
-        members.get_node(&peer).is_some_and(|known| known.incarnation != incarnation)
+        self.member_life(peer).is_some_and(|known| known != incarnation)
     }
 }
 

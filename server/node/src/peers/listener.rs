@@ -1,12 +1,16 @@
 //! Where peers are answered.
 
+use super::identity::Caller;
 use super::serve::serve;
 use super::{HANDSHAKE_WITHIN, Identity, framed};
 use crate::codec::{self, Unwelcome, Welcome};
 use crate::confirm::Confirmer;
+use crate::contact::Contact;
 use crate::forward::Answers;
+use crate::metrics::Metrics;
 use crate::runtime;
 use crate::state::Shared;
+use crate::status::Reporter;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use std::io;
@@ -37,7 +41,10 @@ pub(crate) struct Host {
     pub(crate) dir: PathBuf,
     pub(crate) confirmer: Confirmer,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) contact: Arc<Contact>,
+    pub(crate) metrics: Metrics,
     pub(crate) answers: Answers,
+    pub(crate) reporter: Reporter,
 }
 
 impl PeerListener {
@@ -112,7 +119,7 @@ async fn connection(stream: TcpStream, host: Host, full: bool) -> io::Result<()>
     };
     frames.send(Bytes::from(codec::encode_welcome(&welcome))).await?;
     match judged {
-        Ok(_) => serve(frames, host).await,
+        Ok(_) => serve(frames, host, Caller::from(&hello)).await,
         Err(_) => Ok(()),
     }
 }

@@ -5,7 +5,7 @@
 //! | `identity` | who this node is, and whom it talks to |
 //! | `line` | one connection to one peer: the handshake, questions and answers in order |
 //! | `network` | what openraft asks of a network; appends are pipelined |
-//! | `session` | requests of clients on their way to the leader |
+//! | `session`, `bodies` | requests of clients on their way to the leader, and the room for them |
 //! | `snapshot` | a snapshot on its way, with the history that belongs to it |
 //! | `listener`, `serve` | the other end |
 //!
@@ -13,10 +13,13 @@
 //!
 //! - An answer belongs to the oldest question that has none: whoever gives up waiting closes the
 //!   connection, as the answer could still come.
+//! - What one peer has under way here is bounded in number and in bytes.
 //! - Nothing a peer sends is larger than [`FRAME_BYTES_MAX`], and nothing it sends panics a node.
-//! - Two nodes talk only if they belong to the same cluster, or one of them to none yet.
+//! - Two nodes talk only if they belong to the same cluster, or one of them to none yet; requests
+//!   of clients and reads are for members.
 //! - A node that lost its data is not taken for the one that had it: its votes are gone.
 
+mod bodies;
 mod identity;
 mod line;
 mod listener;
@@ -52,4 +55,4 @@ fn framed(stream: TcpStream) -> io::Result<Frames> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -264,9 +264,10 @@ fn reached(ask: &AppendAsk, count: usize) -> Option<LogId> {
 /// Whether trying again at once is worth it.
 fn failed(cause: LineError) -> RpcError {
     match cause {
-        LineError::Connect { .. } | LineError::Silent { .. } | LineError::Unwelcome { .. } => {
-            RPCError::Unreachable(Unreachable::new(&cause))
-        }
+        LineError::Connect { .. }
+        | LineError::Silent { .. }
+        | LineError::Unwelcome { .. }
+        | LineError::Unable { .. } => RPCError::Unreachable(Unreachable::new(&cause)),
         cause => RPCError::Network(NetworkError::new(&cause)),
     }
 }
@@ -280,4 +281,32 @@ fn failed_to_send(cause: snapshot::SendError) -> RpcError {
 
 fn unexpected(told: &Told) -> RpcError {
     RPCError::Network(NetworkError::from_string(format!("an answer to another question: {told:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::NodeConfig;
+    use crate::peers::tests::open;
+    use std::net::TcpListener;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_peer_that_stays_away_is_not_connected_to_in_a_loop() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let config = NodeConfig { reserve_bytes: 0, ..NodeConfig::new(1, dir.path().join("data")) };
+        let node = open(&config).await;
+        let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let peer = port.local_addr().expect("bound").to_string();
+        drop(port);
+        let away = Member { peer, ..Member::default() };
+        let mut peer = Peers::new(node.inner.identity.clone()).new_client(2, &away).await;
+        let begun = runtime::now();
+        for _ in 0..4 {
+            let option = RPCOption::new(Duration::from_millis(1));
+            let asked = peer.stream_append(stream::pending(), option).await;
+            assert!(matches!(asked, Err(RPCError::Unreachable(_))));
+        }
+        assert!(runtime::since(begun) >= 3 * CONNECT_AGAIN);
+        node.shutdown().await;
+    }
 }

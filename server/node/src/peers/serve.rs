@@ -1,10 +1,12 @@
 //! Answering one peer: questions are handed to Raft in the order in which they come.
 
 use super::Frames;
+use super::identity::{Admission, Caller};
 use super::listener::Host;
 use super::snapshot::Arriving;
-use crate::codec::{self, Ask, SnapshotAsk, Told};
+use crate::codec::{self, Ask, DecodeError, SnapshotAsk, StatusAsk, Told};
 use crate::history::History;
+use crate::runtime;
 use crate::state::StateMachine;
 use crate::types::{AppendAsk, AppendTold, LogId, Snapshot, TypeConfig, Vote};
 use bytes::Bytes;
@@ -25,13 +27,14 @@ type Appended = BoxStream<'static, Result<StreamAppendResult<TypeConfig>, Fatal<
 /// A peer that is being answered.
 struct Serving {
     host: Host,
+    caller: Caller,
     appends: Option<(mpsc::Sender<AppendAsk>, Appended)>,
     snapshot: Option<Arriving>,
 }
 
 /// Answers until the peer goes away or says what has no meaning.
-pub(super) async fn serve(mut frames: Frames, host: Host) -> io::Result<()> {
-    let mut serving = Serving { host, appends: None, snapshot: None };
+pub(super) async fn serve(mut frames: Frames, host: Host, caller: Caller) -> io::Result<()> {
+    let mut serving = Serving { host, caller, appends: None, snapshot: None };
     loop {
         let told = tokio::select! {
             biased;
@@ -39,11 +42,17 @@ pub(super) async fn serve(mut frames: Frames, host: Host) -> io::Result<()> {
             frame = frames.next() => match frame {
                 None => return Ok(()),
                 Some(frame) => {
-                    let ask = codec::decode_ask(&frame?).map_err(io::Error::other)?;
-                    if let Ask::Session = ask {
-                        return serving.host.session(frames).await;
+                    let us = &serving.host.us;
+                    let ask = codec::decode_ask(&frame?, us.knows());
+                    if let Err(DecodeError::Commands { needs, .. }) = ask {
+                        us.meet(needs);
                     }
-                    serving.answer(ask).await
+                    let ask = ask.map_err(io::Error::other)?;
+                    match (serving.refuses(&ask), ask) {
+                        (Some(why), _) => Some(Told::Unable(why.to_owned())),
+                        (None, Ask::Session) => return serving.host.session(frames).await,
+                        (None, ask) => serving.answer(ask).await,
+                    }
                 }
             }
         };
@@ -68,6 +77,16 @@ async fn next_appended(
 }
 
 impl Serving {
+    /// Looked at for every question: the caller may have become a member, or be none any more.
+    fn refuses(&self, ask: &Ask) -> Option<&'static str> {
+        match (self.host.us.admits(&self.caller), ask) {
+            (Admission::Everything, _) => None,
+            (_, Ask::Session | Ask::ReadIndex) => Some("only members of the cluster may ask that"),
+            (Admission::Raft, _) => None,
+            (Admission::Nothing, _) => Some("the caller is no member of the cluster"),
+        }
+    }
+
     async fn answer(&mut self, ask: Ask) -> Option<Told> {
         match ask {
             Ask::Append(ask) => {
@@ -88,6 +107,8 @@ impl Serving {
             }
             Ask::Chunk(chunk) => Some(self.chunk(chunk).await),
             Ask::ReadIndex => Some(told(self.host.read_index().await, Told::ReadIndex)),
+            Ask::Status(ask) => Some(self.host.status(ask)),
+            Ask::Digests => Some(Told::Digests(self.host.shared.digests.told())),
             Ask::Session => Some(Told::Unable("a session begins with itself".to_owned())),
         }
     }
@@ -95,6 +116,7 @@ impl Serving {
     /// A stream that ended with a refusal is begun anew: the peer knows that what it had asked
     /// before is void.
     async fn append(&mut self, ask: AppendAsk) {
+        self.host.heard(&ask);
         let (asks, _) = self.appends.get_or_insert_with(|| {
             let (asks, waiting) = mpsc::channel(WINDOW);
             let waiting = stream::unfold(waiting, |mut waiting| async move {
@@ -155,9 +177,22 @@ impl Serving {
 }
 
 impl Host {
+    /// Only the word of the leader that this node follows counts, and that at its receipt: the
+    /// answer may have to wait for the disk.
+    fn heard(&self, ask: &AppendAsk) {
+        let leader = ask.vote.leader_id;
+        if self.raft.server_metrics().borrow_watched().vote.leader_id == leader {
+            let committed = ask.leader_commit.map_or(0, |id| id.index);
+            let applied = self.shared.applied().map_or(0, |id| id.index);
+            self.contact.heard(runtime::now(), leader, committed, applied);
+        }
+    }
+
     async fn session(self, frames: Frames) -> io::Result<()> {
         match self.answers.get() {
-            Some(answers) => super::session::serve(frames, Arc::clone(answers)).await,
+            Some(answers) => {
+                super::session::serve(frames, Arc::clone(answers), self.metrics.clone()).await
+            }
             // It has only just started: the other end finds the connection closed.
             None => Ok(()),
         }
@@ -167,6 +202,11 @@ impl Host {
     async fn read_index(&self) -> Result<u64, &'static str> {
         self.confirmer.confirm().await.map_err(|_| "this node does not lead")?;
         Ok(self.shared.applied().map_or(0, |id| id.index))
+    }
+
+    fn status(&self, ask: StatusAsk) -> Told {
+        self.us.note(ask.from, &ask.about);
+        Told::Status(Box::new(self.reporter.report()))
     }
 
     async fn history(&self) -> Result<History, Fatal<TypeConfig>> {

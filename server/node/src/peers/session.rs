@@ -3,11 +3,16 @@
 //! Either end says at least every [`BEAT`] that it is there. After [`SILENT`] without a word the
 //! session is over at both ends, each by its own clock: the leader drops what it was answering, so
 //! those who waited count as gone, and the other end answers that the outcome is not known.
+//!
+//! What a session may hold is bounded at both ends: requests in number and in bytes (`bodies`). One
+//! more is refused as `overloaded`, and the session goes on.
 
+use super::bodies::{Bodies, Place, Whole, meaningless};
 use super::{Frames, Identity, Line};
 use crate::answer::Failure;
 use crate::codec::{self, Carried};
 use crate::forward::{AnswerForwarded, Forwarded, ForwardedAnswer};
+use crate::metrics::Metrics;
 use crate::runtime;
 use crate::types::Member;
 use bytes::{Bytes, BytesMut};
@@ -29,7 +34,7 @@ const OUT_MAX: usize = 4_096;
 /// Requests of one session that are being answered at once.
 pub(super) const FORWARDED_MAX: usize = 16_384;
 /// The longest body of a request or an answer.
-const BODY_BYTES_MAX: u64 = 32 << 20;
+pub(super) const BODY_BYTES_MAX: u64 = 32 << 20;
 
 type Message = Vec<u8>;
 
@@ -162,18 +167,24 @@ fn start(frames: Frames, leader: u64) -> Session {
     let waiting = Arc::new(Mutex::new(Waiting::default()));
     let theirs = Arc::clone(&waiting);
     runtime::spawn(async move {
-        let mut bodies = Bodies::default();
-        let ended = carry(frames, messages, |carried| match bodies.take(carried)? {
-            Some(Whole::Answer(id, answer)) => {
-                let reply = theirs.lock().answers.remove(&id);
-                // Without one its client is gone, which is as well.
-                let _ = reply.map(|reply| reply.send(answer));
-                Ok(!theirs.lock().over)
-            }
-            Some(Whole::Request(..) | Whole::HangUp(_)) => Err(meaningless()),
-            None => Ok(!theirs.lock().over),
-        })
-        .await;
+        let mut bodies = Bodies::new(None);
+        let ended =
+            carry(frames, messages, |carried, bytes| match bodies.take(carried, bytes)? {
+                Some(Whole::Answer(id, answer)) => {
+                    let reply = theirs.lock().answers.remove(&id);
+                    // Without one its client is gone, which is as well.
+                    let _ = reply.map(|reply| reply.send(answer));
+                    Ok(!theirs.lock().over)
+                }
+                // Without its answer the outcome is not known.
+                Some(Whole::NoRoom(id)) => {
+                    theirs.lock().answers.remove(&id);
+                    Ok(!theirs.lock().over)
+                }
+                Some(Whole::Request(..) | Whole::HangUp(_)) => Err(meaningless()),
+                None => Ok(!theirs.lock().over),
+            })
+            .await;
         if let Err(why) = ended {
             tracing::debug!(%why, leader, "the session with the leader ended");
         }
@@ -186,34 +197,21 @@ fn start(frames: Frames, leader: u64) -> Session {
 }
 
 /// The leader's end.
-pub(super) async fn serve(frames: Frames, answers: Arc<dyn AnswerForwarded>) -> io::Result<()> {
+pub(super) async fn serve(
+    frames: Frames,
+    answers: Arc<dyn AnswerForwarded>,
+    metrics: Metrics,
+) -> io::Result<()> {
     let (out, messages) = mpsc::channel(OUT_MAX);
-    let mut bodies = Bodies::default();
-    let mut answering: HashMap<u64, runtime::Task> = HashMap::new();
-    carry(frames, messages, |carried| {
-        match bodies.take(carried)? {
-            Some(Whole::Request(id, request)) => {
-                answering.retain(|_, task| !task.is_over());
-                if answering.len() >= FORWARDED_MAX {
-                    return Err(meaningless());
-                }
-                let (answers, out) = (Arc::clone(&answers), out.clone());
-                let task = runtime::Task::spawn(async move {
-                    let answer = answers.answer(request).await;
-                    let answer = if answer.body.len() as u64 > BODY_BYTES_MAX {
-                        ForwardedAnswer { status: 500, headers: Vec::new(), body: Bytes::new() }
-                    } else {
-                        answer
-                    };
-                    for message in codec::encode_answer(id, &answer) {
-                        if out.send(message).await.is_err() {
-                            return;
-                        }
-                    }
-                });
-                answering.insert(id, task);
+    let mut bodies = Bodies::new(Some(metrics.passed_on_bytes.clone()));
+    let mut answering = Answering { answers, metrics, out, tasks: HashMap::new(), sweep_at: 64 };
+    carry(frames, messages, |carried, bytes| {
+        match bodies.take(carried, bytes)? {
+            Some(Whole::Request(id, request, place)) if answering.has_room() => {
+                answering.begin(id, request, place);
             }
-            Some(Whole::HangUp(id)) => drop(answering.remove(&id)),
+            Some(Whole::Request(id, ..) | Whole::NoRoom(id)) => answering.refuse(id)?,
+            Some(Whole::HangUp(id)) => answering.hang_up(id),
             Some(Whole::Answer(..)) => return Err(meaningless()),
             None => {}
         }
@@ -222,15 +220,61 @@ pub(super) async fn serve(frames: Frames, answers: Arc<dyn AnswerForwarded>) -> 
     .await
 }
 
-fn meaningless() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "what was sent has no place in this session")
+/// Requests of one session that are being answered.
+struct Answering {
+    answers: Arc<dyn AnswerForwarded>,
+    metrics: Metrics,
+    out: mpsc::Sender<Message>,
+    tasks: HashMap<u64, runtime::Task>,
+    /// With so many tasks those that are over are dropped.
+    sweep_at: usize,
+}
+
+impl Answering {
+    fn has_room(&mut self) -> bool {
+        if self.tasks.len() >= self.sweep_at {
+            self.tasks.retain(|_, task| !task.is_over());
+            self.sweep_at = (2 * self.tasks.len()).clamp(64, FORWARDED_MAX);
+        }
+        self.tasks.len() < FORWARDED_MAX
+    }
+
+    fn begin(&mut self, id: u64, request: Forwarded, place: Place) {
+        let (answers, out) = (Arc::clone(&self.answers), self.out.clone());
+        let task = runtime::Task::spawn(async move {
+            let mut answer = answers.answer(request).await;
+            if answer.body.len() as u64 > BODY_BYTES_MAX {
+                answer = answers.failed(Failure::AnswerTooLarge);
+            }
+            drop(place);
+            for message in codec::encode_answer(id, &answer) {
+                if out.send(message).await.is_err() {
+                    return;
+                }
+            }
+        });
+        self.tasks.insert(id, task);
+    }
+
+    /// Nothing was begun for it.
+    fn refuse(&self, id: u64) -> io::Result<()> {
+        self.metrics.refusals.with_label_values(&["passed_on"]).inc();
+        let answer = self.answers.failed(Failure::Overloaded);
+        let mut messages = codec::encode_answer(id, &answer);
+        // Whoever asks without end and takes no answers has no use for a session.
+        messages.try_for_each(|message| self.out.try_send(message)).map_err(io::Error::other)
+    }
+
+    fn hang_up(&mut self, id: u64) {
+        self.tasks.remove(&id);
+    }
 }
 
 /// Runs one end until the other is gone, silent or senseless, or until `take` says so.
 async fn carry(
     frames: Frames,
     messages: mpsc::Receiver<Message>,
-    take: impl FnMut(Carried) -> io::Result<bool>,
+    take: impl FnMut(Carried, u64) -> io::Result<bool>,
 ) -> io::Result<()> {
     let (sink, stream) = frames.split();
     tokio::select! {
@@ -241,16 +285,17 @@ async fn carry(
 
 async fn hear(
     mut stream: impl Stream<Item = io::Result<BytesMut>> + Unpin,
-    mut take: impl FnMut(Carried) -> io::Result<bool>,
+    mut take: impl FnMut(Carried, u64) -> io::Result<bool>,
 ) -> io::Result<()> {
     loop {
         let heard = runtime::timeout_at(runtime::now() + SILENT, stream.next()).await;
         let bytes = match heard {
             None => return Err(io::ErrorKind::TimedOut.into()),
             Some(None) => return Ok(()),
-            Some(Some(bytes)) => bytes?,
+            Some(Some(bytes)) => bytes?.freeze(),
         };
-        if !take(codec::decode_carried(&bytes).map_err(io::Error::other)?)? {
+        let carried = codec::decode_carried(&bytes).map_err(io::Error::other)?;
+        if !take(carried, bytes.len() as u64)? {
             return Ok(());
         }
     }
@@ -275,73 +320,6 @@ async fn speak(
     }
 }
 
-/// A message that is there with all of its body.
-enum Whole {
-    Request(u64, Forwarded),
-    Answer(u64, ForwardedAnswer),
-    HangUp(u64),
-}
-
-/// Bodies that are still arriving.
-#[derive(Default)]
-struct Bodies {
-    arriving: HashMap<u64, (Whole, BytesMut, u64)>,
-}
-
-impl Bodies {
-    fn take(&mut self, carried: Carried) -> io::Result<Option<Whole>> {
-        match carried {
-            Carried::Beat => Ok(None),
-            Carried::HangUp { id } => {
-                self.arriving.remove(&id);
-                Ok(Some(Whole::HangUp(id)))
-            }
-            Carried::Request { id, request, body_bytes } => {
-                let part = request.body.clone();
-                self.begin(id, Whole::Request(id, request), &part, body_bytes)
-            }
-            Carried::Answer { id, answer, body_bytes } => {
-                let part = answer.body.clone();
-                self.begin(id, Whole::Answer(id, answer), &part, body_bytes)
-            }
-            Carried::Part { id, part } => self.go_on(id, &part),
-        }
-    }
-
-    fn begin(&mut self, id: u64, whole: Whole, part: &[u8], of: u64) -> io::Result<Option<Whole>> {
-        match (part.len() as u64).cmp(&of) {
-            std::cmp::Ordering::Equal => Ok(Some(whole)),
-            std::cmp::Ordering::Greater => Err(meaningless()),
-            std::cmp::Ordering::Less => {
-                let full = self.arriving.len() >= FORWARDED_MAX || of > BODY_BYTES_MAX;
-                let again = self.arriving.insert(id, (whole, BytesMut::from(part), of)).is_some();
-                if full || again { Err(meaningless()) } else { Ok(None) }
-            }
-        }
-    }
-
-    fn go_on(&mut self, id: u64, part: &[u8]) -> io::Result<Option<Whole>> {
-        // A part of what was hung up on may still be on its way.
-        let Some((_, body, of)) = self.arriving.get_mut(&id) else { return Ok(None) };
-        body.extend_from_slice(part);
-        match (body.len() as u64).cmp(of) {
-            std::cmp::Ordering::Less => Ok(None),
-            std::cmp::Ordering::Greater => Err(meaningless()),
-            std::cmp::Ordering::Equal => {
-                let whole = self.arriving.remove(&id).map(|(whole, body, _)| whole.with(body));
-                Ok(whole)
-            }
-        }
-    }
-}
-
-impl Whole {
-    fn with(self, body: BytesMut) -> Self {
-        let body = body.freeze();
-        match self {
-            Self::Request(id, request) => Self::Request(id, Forwarded { body, ..request }),
-            Self::Answer(id, answer) => Self::Answer(id, ForwardedAnswer { body, ..answer }),
-            Self::HangUp(id) => Self::HangUp(id),
-        }
-    }
-}
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

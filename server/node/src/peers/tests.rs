@@ -1,15 +1,19 @@
 //! Three nodes in one process, over real connections.
 
+use super::{Line, LineError};
 use crate::administer::Operator;
 use crate::answer::Call;
 use crate::change::{Change, ChangeKind};
+use crate::codec;
 use crate::config::{NodeConfig, PeerConfig};
 use crate::history::{Filter, History, Next};
 use crate::metrics::Metrics;
-use crate::node::Node;
 use crate::node::tests::acquire;
+use crate::node::{Node, StartError};
 use crate::runtime;
+use crate::types::{CommittedLeader, LeaderId, LogId, Vote, VoteAsk};
 use crate::watch::{WatchFilter, Watched};
+use futures_util::FutureExt as _;
 use leasehold_core::{Principal, ResourceName, Token, command};
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
@@ -18,36 +22,43 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-async fn open(config: &NodeConfig) -> Node {
+mod golden;
+mod versions;
+
+pub(crate) async fn open(config: &NodeConfig) -> Node {
     let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
     Node::open(config, metrics).await.expect("the node opens its files")
 }
 
-async fn start(config: NodeConfig) -> Node {
+pub(crate) async fn start(config: NodeConfig) -> Node {
     let node = open(&config).await;
     node.take_part(&config).await.expect("the node has its place");
     node
 }
 
 /// Takes a lock with the help of whoever leads, and answers its token.
-async fn token(node: &Node, resource: &str) -> u64 {
+pub(crate) async fn token(node: &Node, resource: &str) -> u64 {
     node.acquire(Call::now(), acquire(node, resource), 0).await.expect("a grant").grant.token.0
 }
 
-struct Cluster {
-    dirs: Vec<TempDir>,
-    founders: BTreeMap<u64, String>,
+pub(crate) struct Cluster {
+    pub(crate) dirs: Vec<TempDir>,
+    pub(crate) founders: BTreeMap<u64, String>,
     events_max: u64,
-    nodes: BTreeMap<u64, Node>,
+    pub(crate) nodes: BTreeMap<u64, Node>,
 }
 
 impl Cluster {
-    async fn of(size: u64) -> Self {
+    pub(crate) async fn of(size: u64) -> Self {
         Self::keeping(size, 262_144).await
     }
 
     /// With a number of changes that watchers can still be told of.
     async fn keeping(size: u64, events_max: u64) -> Self {
+        Self::adjusted(size, events_max, |_| {}).await
+    }
+
+    async fn adjusted(size: u64, events_max: u64, adjust: impl Fn(&mut NodeConfig)) -> Self {
         let ports: Vec<TcpListener> =
             (0..size).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
         let founders = (1..)
@@ -57,18 +68,24 @@ impl Cluster {
         drop(ports);
         let dirs = (0..size).map(|_| TempDir::new().expect("a directory")).collect();
         let mut cluster = Self { dirs, founders, events_max, nodes: BTreeMap::new() };
-        let starting = (1..=size).map(|id| start(cluster.config(id)));
+        let configs = (1..=size).map(|id| {
+            let mut config = cluster.config(id);
+            adjust(&mut config);
+            config
+        });
+        let starting = configs.map(start);
         let started = futures_util::future::join_all(starting).await;
         cluster.nodes = (1..).zip(started).collect();
         cluster
     }
 
-    fn config(&self, id: u64) -> NodeConfig {
+    pub(crate) fn config(&self, id: u64) -> NodeConfig {
         let dir = self.dirs[id as usize - 1].path().join("data");
         let mut config = NodeConfig {
             reserve_bytes: 0,
             events_max: self.events_max,
             snapshot_log_bytes: 16 << 10,
+            digest_every: 64,
             ..NodeConfig::new(id, dir)
         };
         let address = self.founders[&id].clone();
@@ -80,8 +97,22 @@ impl Cluster {
         config
     }
 
+    /// Stops one of them.
+    pub(crate) async fn stop(&mut self, id: u64) {
+        self.nodes.remove(&id).expect("it runs").shutdown().await;
+    }
+
+    /// Starts those that were stopped, which may need each other.
+    pub(crate) async fn start_again(&mut self) {
+        let stopped: Vec<u64> =
+            self.founders.keys().copied().filter(|id| !self.nodes.contains_key(id)).collect();
+        let starting = stopped.iter().map(|id| start(self.config(*id)));
+        let started = futures_util::future::join_all(starting).await;
+        self.nodes.extend(stopped.into_iter().zip(started));
+    }
+
     /// One more node, that belongs to no cluster yet.
-    fn newcomer(&mut self) -> NodeConfig {
+    pub(crate) fn newcomer(&mut self) -> NodeConfig {
         let id = self.founders.len() as u64 + 1;
         let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
         self.founders.insert(id, port.local_addr().expect("bound").to_string());
@@ -93,13 +124,13 @@ impl Cluster {
         config
     }
 
-    async fn shutdown(self) {
+    pub(crate) async fn shutdown(self) {
         for node in self.nodes.into_values() {
             node.shutdown().await;
         }
     }
 
-    async fn leader(&self) -> u64 {
+    pub(crate) async fn leader(&self) -> u64 {
         loop {
             let leading = self.nodes.iter().find(|(_, node)| node.check_leading().is_ok());
             if let Some((id, _)) = leading {
@@ -235,7 +266,7 @@ async fn with_one_away(events_max: u64) -> (Cluster, u64, u64, u64) {
 }
 
 /// Waits until a node has all that another one has.
-async fn caught_up(node: &Node, with: &Node) {
+pub(crate) async fn caught_up(node: &Node, with: &Node) {
     let mut news = history(node).follow();
     while node.revision() < with.revision() {
         news.changed().await.expect("it lives");
@@ -317,9 +348,8 @@ async fn a_new_node_gets_all_of_the_history() {
     let config = cluster.newcomer();
     let node = &cluster.nodes[&leader];
     let new = open(&config).await;
-    let member = new.inner.identity.member();
     let (taken, joined) =
-        tokio::join!(new.take_part(&config), node.inner_raft().add_learner(4, member, false));
+        tokio::join!(new.take_part(&config), node.add_learner(4, &cluster.founders[&4]));
     taken.expect("it is taken in");
     joined.expect("it may learn");
     caught_up(&new, node).await;
@@ -343,5 +373,108 @@ async fn every_node_snapshots_and_purges_by_itself() {
             changed.expect("it purges its log within two minutes").expect("raft runs");
         }
     }
+    cluster.shutdown().await;
+}
+
+/// A vote that would depose any leader, were it taken.
+fn usurping(by: u64) -> VoteAsk {
+    VoteAsk {
+        vote: Vote { leader_id: LeaderId { term: 1_000, voted_for: by }, committed: false },
+        last_log_id: Some(LogId::new(CommittedLeader::new(999), 1_000_000)),
+        leadership_transfer: true,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_is_greeted_and_may_ask_for_nothing() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let stranger = open(&cluster.newcomer()).await;
+    let node = &cluster.nodes[&leader];
+    let term =
+        |node: &Node| node.inner_raft().server_metrics().borrow_watched().vote.leader_id.term;
+    let before = term(node);
+    let vote = usurping(4);
+    for message in [
+        codec::encode_vote_ask(&vote, false),
+        codec::encode_vote_ask(&vote, true),
+        codec::encode_read_index(),
+        codec::encode_session(),
+    ] {
+        let us = stranger.inner.identity.clone();
+        let mut line = Line::unmet(us, leader, cluster.founders[&leader].clone());
+        let told = line.call(message, Duration::from_secs(60)).await;
+        assert!(matches!(told, Err(LineError::Unable { .. })), "{told:?}");
+    }
+    assert_eq!(term(node), before);
+    token(node, "r/1").await;
+    stranger.shutdown().await;
+    cluster.shutdown().await;
+}
+
+/// Nothing is applied on the one that waits, which knows its members from its log all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lost_its_data_is_told_so_by_one_that_has_no_quorum_itself() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    token(&cluster.nodes[&leader], "r/1").await;
+    for id in 1..=3 {
+        cluster.stop(id).await;
+    }
+    std::fs::remove_dir_all(cluster.config(2).dir).expect("it can be removed");
+    let waits = open(&cluster.config(1)).await;
+    let config = cluster.config(2);
+    let wiped = open(&config).await;
+    let refused = wiped.take_part(&config).await.expect_err("its votes are gone");
+    assert!(matches!(refused, StartError::LostData { id: 2 }), "{refused}");
+    wiped.shutdown().await;
+    waits.shutdown().await;
+}
+
+/// A bit that fell over in the memory of one node, as it were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_state_diverges_stops_and_the_others_go_on() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let odd = if leader == 3 { 1 } else { 3 };
+    // First they agree.
+    let compared = |node: &Node| node.inner.metrics.digests_compared.get();
+    while cluster.nodes.values().any(|node| compared(node) == 0) {
+        work(&cluster.nodes[&leader], 16).await;
+    }
+    {
+        let mut table = cluster.nodes[&odd].inner.shared.table.write();
+        let mut limits = (**table.limits()).clone();
+        limits.history_max += 1;
+        let header = leasehold_core::Header { term: 0, at_ms: 0 };
+        table.apply(header, &[leasehold_core::Command::SetLimits(Box::new(limits))]);
+    }
+    let fault = {
+        let working = async {
+            loop {
+                work(&cluster.nodes[&leader], 16).await;
+            }
+        };
+        tokio::select! {
+            fault = cluster.nodes[&odd].storage_failed() => fault,
+            () = working => unreachable!("it goes on"),
+        }
+    };
+    assert!(fault.is_divergence(), "{fault}");
+    let stopped = cluster.nodes.remove(&odd).expect("it is one of them");
+    stopped.shutdown().await;
+    drop(stopped);
+
+    // The others work on, agree, and nobody starts on what is left of the third.
+    let upto = compared(&cluster.nodes[&leader]);
+    work(&cluster.nodes[&leader], 200).await;
+    for node in cluster.nodes.values() {
+        assert!(node.storage_failed().now_or_never().is_none());
+    }
+    assert!(compared(&cluster.nodes[&leader]) >= upto);
+    let config = cluster.config(odd);
+    let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
+    let refused = Node::open(&config, metrics).await.expect_err("its data is kept for a look");
+    assert!(refused.to_string().contains("did not give the same state"), "{refused}");
     cluster.shutdown().await;
 }

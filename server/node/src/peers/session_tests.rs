@@ -1,0 +1,112 @@
+//! What a session takes, and what becomes of the rest.
+
+use super::*;
+use crate::forward::AnswerForwarded;
+use crate::peers::framed;
+use futures_util::future::BoxFuture;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Answers each request with its own body; `/long` with more than may be sent.
+struct Echo;
+
+impl AnswerForwarded for Echo {
+    fn answer(&self, request: Forwarded) -> BoxFuture<'static, ForwardedAnswer> {
+        let long = request.target == "/long";
+        let body = if long { vec![0; BODY_BYTES_MAX as usize + 1].into() } else { request.body };
+        Box::pin(async { ForwardedAnswer { status: 200, headers: Vec::new(), body } })
+    }
+
+    fn failed(&self, failure: Failure) -> ForwardedAnswer {
+        let status = match failure {
+            Failure::Overloaded => 503,
+            Failure::AnswerTooLarge => 400,
+            other => panic!("no reason for {other:?}"),
+        };
+        ForwardedAnswer { status, headers: Vec::new(), body: Bytes::new() }
+    }
+}
+
+fn request(target: &str, body: usize) -> Forwarded {
+    Forwarded {
+        method: "POST".to_owned(),
+        target: target.to_owned(),
+        headers: Vec::new(),
+        body: vec![7; body].into(),
+        principal: "anonymous".to_owned(),
+        role: "admin".to_owned(),
+        source: None,
+        elapsed: Duration::ZERO,
+        remaining: None,
+    }
+}
+
+struct Asking {
+    frames: Frames,
+    metrics: Metrics,
+}
+
+impl Asking {
+    async fn begin() -> Self {
+        let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let ours = TcpStream::connect(address).await.expect("it listens");
+        let (theirs, _) = listener.accept().await.expect("it was asked");
+        let (frames, theirs) = (framed(ours).expect("tuned"), framed(theirs).expect("tuned"));
+        let serving = serve(theirs, Arc::new(Echo), metrics.clone());
+        tokio::spawn(async move { drop(serving.await) });
+        Self { frames, metrics }
+    }
+
+    async fn say(&mut self, message: Message) {
+        self.frames.send(Bytes::from(message)).await.expect("the session goes on");
+    }
+
+    /// The status and length of the answer that is heard next.
+    async fn answer(&mut self) -> (u64, u16, u64) {
+        loop {
+            let heard = self.frames.next().await.expect("the session goes on").expect("a frame");
+            match codec::decode_carried(&heard.freeze()).expect("a message") {
+                Carried::Answer { id, answer, body_bytes } => {
+                    return (id, answer.status, body_bytes);
+                }
+                Carried::Beat | Carried::Part { .. } => {}
+                other => panic!("no answer: {other:?}"),
+            }
+        }
+    }
+}
+
+fn head(id: u64, request: &Forwarded) -> Message {
+    codec::encode_request(id, request).next().expect("a head")
+}
+
+#[tokio::test]
+async fn a_session_has_room_for_so_many_bytes_and_refuses_what_comes_on_top() {
+    let long = request("/", BODY_BYTES_MAX as usize - 4_096);
+    let heads = [head(1, &long), head(2, &long)];
+    let short = request("/", 16 << 10);
+    let mut asking = Asking::begin().await;
+    for begun in heads {
+        asking.say(begun).await;
+    }
+    asking.say(head(3, &short)).await;
+    assert_eq!(asking.answer().await, (3, 503, 0), "the rest of both was promised room");
+    let refused = asking.metrics.refusals.with_label_values(&["passed_on"]);
+    assert_eq!(refused.get(), 1);
+    assert!(asking.metrics.passed_on_bytes.get() as u64 > 2 * BODY_BYTES_MAX - 16_384);
+    asking.say(codec::encode_hang_up(1)).await;
+    asking.say(head(4, &short)).await;
+    assert_eq!(asking.answer().await, (4, 200, 16 << 10), "there is room again");
+    asking.say(codec::encode_hang_up(2)).await;
+    asking.say(head(5, &request("/", 0))).await;
+    assert_eq!(asking.answer().await, (5, 200, 0));
+    assert_eq!(asking.metrics.passed_on_bytes.get(), 0);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_a_problem_with_words() {
+    let mut asking = Asking::begin().await;
+    asking.say(head(1, &request("/long", 0))).await;
+    assert_eq!(asking.answer().await, (1, 400, 0));
+}
