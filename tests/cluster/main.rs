@@ -2,6 +2,7 @@
 
 mod answers;
 mod client;
+mod faults;
 mod hand_over;
 mod kill;
 mod membership;

@@ -80,6 +80,11 @@ impl Watcher {
         self.stream = None;
     }
 
+    /// Where it watches.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
     /// Where it is: the last revision that it knows of.
     pub fn position(&self) -> Option<u64> {
         self.seen.as_ref().map(|seen| seen.parse().expect("revisions are numbers to the server"))
@@ -184,6 +189,9 @@ impl Stream {
             };
             let head: Vec<u8> = self.raw.drain(..end + 4).collect();
             if !head.starts_with(b"HTTP/1.1 200") {
+                if head.starts_with(b"HTTP/1.1 503") {
+                    return Err(io::Error::other("it cannot be watched now"));
+                }
                 let head = String::from_utf8_lossy(&head).into_owned();
                 panic!("no stream but: {head}");
             }
