@@ -3,6 +3,7 @@
 mod answers;
 mod kill;
 mod place;
+mod watch_moves;
 
 use leasehold_harness::Nodes;
 
