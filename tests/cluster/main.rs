@@ -2,6 +2,7 @@
 
 mod answers;
 mod kill;
+mod lifetime;
 mod place;
 mod watch_moves;
 
