@@ -4,6 +4,7 @@ mod answers;
 mod kill;
 mod lifetime;
 mod place;
+mod storm;
 mod watch_moves;
 
 use leasehold_harness::Nodes;

@@ -16,6 +16,7 @@ pub mod process;
 mod random;
 pub mod redis;
 mod server;
+pub mod storm;
 mod verbs;
 mod wait;
 mod watcher;
