@@ -5,9 +5,12 @@ mod client;
 mod faults;
 mod hand_over;
 mod kill;
+mod lifetime;
 mod membership;
 mod place;
 mod restore;
+mod storm;
+mod watch_moves;
 
 use leasehold_harness::Nodes;
 

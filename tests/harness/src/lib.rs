@@ -19,6 +19,7 @@ mod random;
 pub mod redis;
 mod roaming;
 mod server;
+pub mod storm;
 mod verbs;
 mod wait;
 mod watcher;
