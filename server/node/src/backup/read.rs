@@ -5,8 +5,8 @@ use super::{BackupEnd, BackupHead};
 use crate::codec::{self, DecodeError};
 use crate::history::Parcel;
 use crate::state::{Joiner, Totals};
-use leasehold_core::ImportError;
 use leasehold_core::row::Row;
+use leasehold_core::{Command, ImportError};
 use std::io::{self, Read};
 
 /// Why a file is not a backup that can be used.
@@ -28,6 +28,17 @@ pub enum BackupError {
         found: u32,
         /// The format that this binary reads.
         reads: u32,
+    },
+    /// A newer release wrote it.
+    #[error(
+        "it takes a binary that knows commands of version {needs}, and this one knows them up to \
+         version {knows}: use the release that wrote it, or a later one"
+    )]
+    Outdated {
+        /// What it takes.
+        needs: u16,
+        /// What this binary knows.
+        knows: u16,
     },
     /// It ends too early.
     #[error("it is cut off after {at} bytes: the backup was not completed, or not copied whole")]
@@ -129,6 +140,10 @@ impl<R: Read> Reader<R> {
             (HEAD, content, _) => codec::decode_backup_head(&content).map_err(part(at))?,
             _ => return Err(BackupError::Damaged { at, what: "it does not begin with its head" }),
         };
+        let (needs, knows) = (head.level, Command::NEWEST);
+        if needs > knows {
+            return Err(BackupError::Outdated { needs, knows });
+        }
         Ok(Self { head, frames, counted: BackupEnd::default(), end: None, last: false })
     }
 

@@ -9,12 +9,12 @@ use crate::history;
 use crate::history::{Happened, History};
 use crate::log;
 use crate::open::directory::{self, Barrier};
-use crate::open::probe;
+use crate::open::{self, probe};
 use crate::runtime;
 use crate::state::{self, slots};
 use crate::types::{Entry, LogId, Payload};
 use leasehold_core::limits::Limits;
-use leasehold_core::{EventKind, Header, LockTable};
+use leasehold_core::{Command, EventKind, Header, LockTable};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,11 +44,16 @@ pub fn recover(settings: &RecoverSettings) -> Result<Restored, RestoreFailed> {
     let hold = directory::take(dir)?;
     directory::check(dir, &[log::FILE, state::FILE, history::FILE])?;
     let found = probe::probe(&dir.join(log::FILE), log::tables::load)?;
+    let outdated = |file, needs| open::outdated(dir.join(file), needs, Command::NEWEST);
+    if found.needs > Command::NEWEST {
+        return Err(outdated(log::FILE, found.needs).into());
+    }
     let node = found.node.ok_or_else(|| RestoreFailed::Nothing { path: dir.clone() })?;
-    let loaded = probe::probe(&dir.join(state::FILE), slots::load)?;
+    let loaded = probe::probe(&dir.join(state::FILE), |db| slots::load_known(db, Command::NEWEST))?
+        .map_err(|needs| outdated(state::FILE, needs))?;
     let complete = probe::probe(&dir.join(history::FILE), history::tables::check)?;
     let head = loaded.as_ref().map(|(head, _)| head);
-    crate::open::check_history(&dir.join(history::FILE), complete, head)?;
+    open::check_history(&dir.join(history::FILE), complete, head)?;
 
     let making = fresh(dir, "recovering")?;
     let made =

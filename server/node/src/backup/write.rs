@@ -78,6 +78,7 @@ impl Node {
             taken_at_ms: runtime::wall_clock_ms(),
             node: self.inner.id,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            level: frozen.level(),
         };
         let (sender, frames) = mpsc::channel(WAITING);
         let giving = Giving { head, frozen, history: self.inner.history.clone(), sender, turn };
@@ -146,8 +147,13 @@ pub(super) fn write(
         end.state.chunks += 1;
         give(whole(framer.frame(STATE, |out| out.extend_from_slice(&chunk)))?)?;
     }
-    end.state =
-        Totals { rows: cutter.count, bytes: cutter.bytes, digest: frozen.digest(), ..end.state };
+    end.state = Totals {
+        rows: cutter.count,
+        bytes: cutter.bytes,
+        digest: frozen.digest(),
+        level: frozen.level(),
+        ..end.state
+    };
     // What ended up to here is in the file then, and not in memory alone.
     history.flush(head.index)?;
     let mut outgoing = history.everything(frozen.head());

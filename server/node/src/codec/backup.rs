@@ -21,6 +21,7 @@ struct StoredHead<'a> {
     taken_at_ms: u64,
     node: u64,
     version: &'a str,
+    level: u16,
 }
 
 /// Rows as the files of a node have them: each begins with a version of its own.
@@ -43,6 +44,7 @@ struct StoredEnd {
     rows: u64,
     bytes: u64,
     digest: [u8; 16],
+    level: u16,
     pieces: u64,
     history_rows: u64,
     sum: u32,
@@ -58,6 +60,7 @@ pub(crate) fn encode_backup_head(head: &BackupHead, out: &mut Vec<u8>) {
         taken_at_ms: head.taken_at_ms,
         node: head.node,
         version: &head.version,
+        level: head.level,
     };
     write(HEAD, &stored, out);
 }
@@ -73,6 +76,7 @@ pub(crate) fn decode_backup_head(bytes: &[u8]) -> Result<BackupHead, DecodeError
         taken_at_ms: stored.taken_at_ms,
         node: stored.node,
         version: stored.version.to_owned(),
+        level: stored.level,
     })
 }
 
@@ -112,6 +116,7 @@ pub(crate) fn encode_backup_end(end: &BackupEnd, out: &mut Vec<u8>) {
         rows: end.state.rows,
         bytes: end.state.bytes,
         digest: end.state.digest.to_be_bytes(),
+        level: end.state.level,
         pieces: end.pieces,
         history_rows: end.history_rows,
         sum: end.sum,
@@ -127,6 +132,7 @@ pub(crate) fn decode_backup_end(bytes: &[u8]) -> Result<BackupEnd, DecodeError> 
             rows: stored.rows,
             bytes: stored.bytes,
             digest: u128::from_be_bytes(stored.digest),
+            level: stored.level,
         },
         pieces: stored.pieces,
         history_rows: stored.history_rows,

@@ -448,6 +448,7 @@ pub(crate) fn backup_head() -> crate::backup::BackupHead {
         taken_at_ms: AT_MS,
         node: 2,
         version: "0.1.0".to_owned(),
+        level: 1,
     }
 }
 
