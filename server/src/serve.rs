@@ -181,15 +181,11 @@ async fn take_part(settings: &Settings, node: &Node, started: fn(Node)) -> End {
     }
 }
 
-/// Every connection takes a descriptor, and systems start processes with few of them.
+/// Every connection takes a descriptor.
 fn raise_descriptor_limit(connections_max: usize) {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     /// Files, listeners and what the runtime itself needs.
     const OWN: u64 = 128;
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let now =
-        if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    let now = leasehold_cli::descriptors::raise_limit();
     let needed = connections_max as u64 + OWN;
     if now.is_some_and(|now| now < needed) {
         tracing::warn!(

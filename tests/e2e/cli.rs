@@ -26,6 +26,7 @@ const COMMANDS: [&str; 18] = [
     "clients",
     "force-release",
     "domains",
+    "cluster",
     "stats",
     "attention",
     "config",

@@ -6,12 +6,13 @@
 //! | [`fence_proxy`] | stands before an HTTP storage |
 //! | `acquire`, `renew`, `release`, `force_release` | one grant |
 //! | `lock`, `locks`, `why`, `grants`, `watch`, `clients` | what there is, was and happens |
-//! | `leases`, `domains` | their own small sets of commands |
+//! | `leases`, `domains`, `cluster` | their own small sets of commands |
 //! | `stats`, `attention`, `config`, `audit` | the service about itself |
 //! | `backup`, `restore`, `recover`, [`data`] | the data itself: kept elsewhere, brought back |
 //! | `fence` | what refuses stale tokens in a store: install, test |
 //! | `completions` | for shells |
 //! | `args`, `service`, `duration` | what several commands take |
+//! | [`descriptors`] | what whoever serves connections needs of the system |
 //! | `output`, `table`, `when` | answers, for people and for programs |
 //! | `failure`, [`exit`] | what goes wrong, and the exit codes |
 //!
@@ -24,9 +25,11 @@ mod attention;
 mod audit;
 mod backup;
 mod clients;
+mod cluster;
 mod completions;
 mod config;
 pub mod data;
+pub mod descriptors;
 mod domains;
 pub mod duration;
 pub mod exec;
@@ -93,6 +96,7 @@ const VERBS: &[Verb] = verbs![
     clients,
     force_release,
     domains,
+    cluster,
     stats,
     attention,
     config,

@@ -49,7 +49,8 @@
 //! | [`Backup`] (`backup`) | everything that the service has, as one file |
 //! | [`fence`] | for the other side: storage in Rust that refuses stale tokens |
 //! | [`Error`] | what a caller can act upon |
-//! | `call`, `backoff`, `servers`, `transport`, `encode` | repeats within a budget, over HTTP |
+//! | `call`, `failure`, `backoff`, `transport`, `encode` | repeats within a budget, over HTTP |
+//! | `servers`, `leader`, `vigil` | which server is asked; which one leads; whether one is still there |
 //!
 //! What must stay true:
 //!
@@ -74,10 +75,12 @@ mod client;
 mod clock;
 mod encode;
 mod error;
+mod failure;
 pub mod fence;
 mod filters;
 mod guard;
 mod keeper;
+mod leader;
 mod lease;
 mod operator;
 mod pages;
@@ -88,6 +91,7 @@ mod timer;
 mod transport;
 pub mod validity;
 mod verbs;
+mod vigil;
 mod watch;
 
 pub use acquire::Acquire;

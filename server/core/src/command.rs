@@ -187,6 +187,48 @@ pub enum Action {
         /// What must be there before.
         expected: Expected,
     },
+    /// Changes which nodes there are, or which one leads. That is a matter of the log itself, not
+    /// of this state: here it is only recorded.
+    ChangeCluster {
+        /// What is changed.
+        change: ClusterChange,
+        /// How far it has come.
+        stage: Stage,
+    },
+}
+
+/// A change of the nodes of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClusterChange {
+    /// A node becomes a learner.
+    Add {
+        /// Which one.
+        node: u64,
+    },
+    /// A learner gets a vote.
+    Promote {
+        /// Which one.
+        node: u64,
+    },
+    /// A node is no member any more.
+    Remove {
+        /// Which one.
+        node: u64,
+    },
+    /// Another node leads.
+    Transfer {
+        /// Which one, if it was named.
+        node: Option<u64>,
+    },
+}
+
+/// How far a change has come that this state does not decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It is about to be made.
+    Begun,
+    /// It was not made.
+    Refused,
 }
 
 /// What a change is conditional on.

@@ -78,6 +78,10 @@ pub enum AuditResult {
     VersionDiffers,
     /// A bound was reached.
     Full,
+    /// It is about to be done, outside of this state.
+    Begun,
+    /// It was not done, outside of this state.
+    Refused,
 }
 
 /// One step of a cycle of waits.

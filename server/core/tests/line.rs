@@ -15,8 +15,8 @@
 //! the present term unless `term=N` says another.
 
 use leasehold_core::command::{
-    Acquire, Action, Administer, Basis, Caller, Command, Expected, ForceWhen, GrantRef, Holding,
-    LeftHow, Metadata, Mode, OpenLease,
+    Acquire, Action, Administer, Basis, Caller, ClusterChange, Command, Expected, ForceWhen,
+    GrantRef, Holding, LeftHow, Metadata, Mode, OpenLease, Stage,
 };
 use leasehold_core::limits::{DomainLimits, Limits};
 use leasehold_core::name::{ClientId, Owner, Principal, RequestId, ResourceName};
@@ -151,6 +151,10 @@ pub(crate) fn parse(line: &str, term: u64, limits: &Limits) -> Command {
             limits: domain_limits(&words),
             expected: expected(&words),
         }),
+        "cluster" => order(Action::ChangeCluster {
+            change: cluster_change(words.at(1), words.at(2)),
+            stage: if words.has("refused") { Stage::Refused } else { Stage::Begun },
+        }),
         "unhold" => Command::EndHold { term },
         "confirm" => Command::ConfirmEnded {
             lease: lease(words.at(1)),
@@ -274,4 +278,14 @@ fn request(text: &str) -> RequestId {
 
 fn resource(text: &str) -> ResourceName {
     ResourceName::parse(text).expect("legal name")
+}
+
+fn cluster_change(what: &str, node: &str) -> ClusterChange {
+    match what {
+        "add" => ClusterChange::Add { node: number(node) },
+        "promote" => ClusterChange::Promote { node: number(node) },
+        "remove" => ClusterChange::Remove { node: number(node) },
+        "transfer" => ClusterChange::Transfer { node: (node != "any").then(|| number(node)) },
+        other => panic!("no change of a cluster: {other}"),
+    }
 }

@@ -3,7 +3,7 @@
 
 use leasehold_core::command::{
     Acquire, Action, Administer, Basis, Caller, Command, EndedHow, Expected, ForceWhen, GrantRef,
-    LeftHow, Metadata, Mode,
+    LeftHow, Metadata, Mode, Stage,
 };
 use leasehold_core::limits::{DomainLimits, DomainSettings, Limits};
 use leasehold_core::name::{Owner, RequestId, ResourceName};
@@ -845,8 +845,13 @@ impl Naive {
             Action::SetDomain { domain, limits, expected } => {
                 self.set_domain(domain, *limits, *expected)
             }
+            Action::ChangeCluster { .. } => DONE,
         };
         let result = match &done {
+            Ok(_) if matches!(order.action, Action::ChangeCluster { stage: Stage::Begun, .. }) => {
+                AuditResult::Begun
+            }
+            Ok(_) if matches!(order.action, Action::ChangeCluster { .. }) => AuditResult::Refused,
             Ok(_) => AuditResult::Done,
             Err(Refusal::NotLive) => AuditResult::NotLive,
             Err(Refusal::VersionDiffers { .. }) => AuditResult::VersionDiffers,

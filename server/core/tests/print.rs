@@ -1,7 +1,8 @@
 //! A command as a line that `line` reads back, so that a random failure can be pasted.
 
 use leasehold_core::command::{
-    Acquire, Action, Basis, Caller, Command, Expected, ForceWhen, GrantRef, LeftHow, Metadata, Mode,
+    Acquire, Action, Basis, Caller, ClusterChange, Command, Expected, ForceWhen, GrantRef, LeftHow,
+    Metadata, Mode, Stage,
 };
 use leasehold_core::limits::Limits;
 use leasehold_core::name::Owner;
@@ -119,6 +120,17 @@ pub(crate) fn action(action: &Action) -> String {
                 Expected::Version(version) => format!(" if={version}"),
             };
             format!("domain {domain}{limits}{expected}")
+        }
+        Action::ChangeCluster { change, stage } => {
+            let change = match change {
+                ClusterChange::Add { node } => format!("add {node}"),
+                ClusterChange::Promote { node } => format!("promote {node}"),
+                ClusterChange::Remove { node } => format!("remove {node}"),
+                ClusterChange::Transfer { node } => node
+                    .map_or_else(|| "transfer any".to_owned(), |node| format!("transfer {node}")),
+            };
+            let refused = if *stage == Stage::Refused { " refused" } else { "" };
+            format!("cluster {change}{refused}")
         }
     }
 }

@@ -1,4 +1,7 @@
-//! Every failure of the node to its status, code and fields. Decided here and nowhere else.
+//! Every failure of the node to its status, code and fields. Decided here, for changes to the
+//! cluster in `cluster`, and nowhere else.
+
+pub(crate) mod cluster;
 
 use crate::fault::Fault;
 use crate::to_wire;

@@ -7,8 +7,8 @@ use crate::types::{
     StoredMembership, Vote,
 };
 use leasehold_core::command::{
-    Acquire, Action, Administer, Basis, Caller, EndedHow, Expected, ForceWhen, GrantRef, Holding,
-    LeftHow, Metadata, Mode, OpenLease, PolicyVerdict,
+    Acquire, Action, Administer, Basis, Caller, ClusterChange, EndedHow, Expected, ForceWhen,
+    GrantRef, Holding, LeftHow, Metadata, Mode, OpenLease, PolicyVerdict, Stage,
 };
 use leasehold_core::limits::{DomainLimits, DomainSettings};
 use leasehold_core::outcome::{AuditRecord, AuditResult, Grant, GrantRecord};
@@ -101,6 +101,10 @@ fn order(action: Action) -> Command {
     Command::Administer(Box::new(administer(action)))
 }
 
+fn cluster(change: ClusterChange, stage: Stage) -> Command {
+    order(Action::ChangeCluster { change, stage })
+}
+
 /// Every command, in the order of their numbers on disk.
 pub(crate) fn commands() -> Vec<Command> {
     let explicit = Acquire {
@@ -133,6 +137,11 @@ pub(crate) fn commands() -> Vec<Command> {
             limits: Some(DomainLimits { queue_max: Some(9) }),
             expected: Expected::Version(Revision(880)),
         }),
+        cluster(ClusterChange::Add { node: 4 }, Stage::Begun),
+        cluster(ClusterChange::Promote { node: 4 }, Stage::Refused),
+        cluster(ClusterChange::Remove { node: 2 }, Stage::Begun),
+        cluster(ClusterChange::Transfer { node: Some(3) }, Stage::Begun),
+        cluster(ClusterChange::Transfer { node: None }, Stage::Refused),
         Command::Expire { leases: vec![LEASE, LeaseId(1)], term: 9 },
         Command::EndDrained { token: Token(40), term: 9 },
         Command::PassOn { token: Token(40), attachment: 2, term: 9 },
@@ -374,6 +383,8 @@ pub(crate) fn deeds() -> Vec<AuditRecord> {
         AuditResult::NoLease,
         AuditResult::VersionDiffers,
         AuditResult::Full,
+        AuditResult::Begun,
+        AuditResult::Refused,
     ];
     results.map(|result| AuditRecord { order: administer(action()), result }).to_vec()
 }
