@@ -80,7 +80,9 @@ impl Serving {
     /// Looked at for every question: the caller may have become a member, or be none any more.
     fn refuses(&self, ask: &Ask) -> Option<&'static str> {
         match (self.host.us.admits(&self.caller), ask) {
-            (Admission::Everything, _) => None,
+            // Who was removed learns of it from the answer, and may have applied too little to
+            // name its cluster.
+            (Admission::Everything, _) | (_, Ask::Status(_)) => None,
             (_, Ask::Session | Ask::ReadIndex) => Some("only members of the cluster may ask that"),
             (Admission::Raft, _) => None,
             (Admission::Nothing, _) => Some("the caller is no member of the cluster"),
