@@ -2,11 +2,15 @@
 
 mod answers;
 mod client;
+mod faults;
 mod hand_over;
 mod kill;
+mod lifetime;
 mod membership;
 mod place;
 mod restore;
+mod storm;
+mod watch_moves;
 
 use leasehold_harness::Nodes;
 

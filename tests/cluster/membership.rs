@@ -87,7 +87,7 @@ fn one_node_grows_into_three_by_the_wish_of_the_new_ones() {
     // The one that was alone is not needed any more.
     let mut first = first;
     first.kill9();
-    let mut others = Roaming::new(grown.iter().map(Server::addr).collect());
+    let mut others = Roaming::new(grown.iter().map(Server::addr).collect::<Vec<_>>());
     let granted = others.post("/v1/acquire-lock", &ask("s", "a", 600_000), PATIENCE);
     assert!(granted.expect("two of three decide").token() > held);
 }

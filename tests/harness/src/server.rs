@@ -21,6 +21,8 @@ pub struct Builder {
     args: Vec<String>,
     environment: Vec<(String, PathBuf)>,
     root: Option<PathBuf>,
+    /// The command that starts it, if it is not started directly.
+    through: Vec<String>,
 }
 
 impl Builder {
@@ -42,6 +44,13 @@ impl Builder {
     #[must_use]
     pub fn inside(mut self, root: &Path) -> Self {
         self.root = Some(root.to_owned());
+        self
+    }
+
+    /// Starts it with this command, which must become the server in the same process.
+    #[must_use]
+    pub fn through(mut self, command: Vec<String>) -> Self {
+        self.through = command;
         self
     }
 
@@ -104,7 +113,13 @@ pub struct Server {
 impl Server {
     /// Describes a server run from `binary`.
     pub fn builder(binary: impl Into<PathBuf>) -> Builder {
-        Builder { binary: binary.into(), args: Vec::new(), environment: Vec::new(), root: None }
+        Builder {
+            binary: binary.into(),
+            args: Vec::new(),
+            environment: Vec::new(),
+            root: None,
+            through: Vec::new(),
+        }
     }
 
     /// Where it listens. Every start has a port of its own.
@@ -153,6 +168,12 @@ impl Server {
         process.assert_no_panic();
         self.process = None;
         status
+    }
+
+    /// Whether it runs, or has ended by itself and waits for `finish_stop`.
+    #[track_caller]
+    pub fn has_ended(&mut self) -> bool {
+        self.process.as_mut().expect("the server runs").exited().is_some()
     }
 
     /// Starts it again on the same data and waits until it is ready.
@@ -274,7 +295,9 @@ impl Process {
         let said_before = fs::metadata(output).map_or(0, |meta| meta.len()) as usize;
         let file = File::options().create(true).append(true).open(output);
         let file = file.expect("the output file can be written");
-        let mut command = Command::new(&builder.binary);
+        let mut words = builder.through.iter().map(PathBuf::from).chain([builder.binary.clone()]);
+        let mut command = Command::new(words.next().expect("the binary at least"));
+        command.args(words);
         // Settings of the person who runs the tests must not leak into them.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("LEASEHOLD_") {

@@ -46,13 +46,14 @@ enum Head {
 }
 
 /// How much is taken, by all that is under way in a session.
-#[derive(Clone)]
-struct Room {
+#[derive(Debug, Clone, Default)]
+pub(super) struct Room {
     taken: Arc<AtomicU64>,
     gauge: Option<IntGauge>,
 }
 
 /// The room that one request or answer takes. Dropping it makes room again.
+#[derive(Debug)]
 pub(super) struct Place {
     room: Room,
     bytes: u64,
@@ -139,7 +140,8 @@ impl Head {
 }
 
 impl Room {
-    fn take(&self, bytes: u64) -> Option<Place> {
+    /// `None` if there is not enough.
+    pub(super) fn take(&self, bytes: u64) -> Option<Place> {
         let taken = self.taken.fetch_add(bytes, Relaxed);
         if let Some(gauge) = &self.gauge {
             gauge.add(bytes as i64);

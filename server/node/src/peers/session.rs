@@ -7,7 +7,7 @@
 //! What a session may hold is bounded at both ends: requests in number and in bytes (`bodies`). One
 //! more is refused as `overloaded`, and the session goes on.
 
-use super::bodies::{Bodies, Place, Whole, meaningless};
+use super::bodies::{Bodies, Place, Room, Whole, meaningless};
 use super::{Frames, Identity, Line};
 use crate::answer::Failure;
 use crate::codec::{self, Carried};
@@ -52,6 +52,7 @@ struct Session {
     leader: u64,
     out: mpsc::Sender<Message>,
     waiting: Arc<Mutex<Waiting>>,
+    room: Room,
 }
 
 /// Requests that have no answer yet.
@@ -77,7 +78,8 @@ impl Forwarder {
         let began = runtime::now();
         let session = self.session(leader, member).await?;
         request.elapsed += runtime::since(began);
-        let (mut pending, answer) = Pending::begin(session)?;
+        let place = session.room.take(request.body.len() as u64).ok_or(Failure::Overloaded)?;
+        let (mut pending, answer) = Pending::begin(session, place)?;
         pending.send(&request)?;
         let answered = answer.await;
         pending.answered();
@@ -114,10 +116,14 @@ struct Pending {
     session: Arc<Session>,
     id: u64,
     sent: bool,
+    _place: Place,
 }
 
 impl Pending {
-    fn begin(session: Arc<Session>) -> Result<(Self, oneshot::Receiver<ForwardedAnswer>), Failure> {
+    fn begin(
+        session: Arc<Session>,
+        place: Place,
+    ) -> Result<(Self, oneshot::Receiver<ForwardedAnswer>), Failure> {
         let (reply, answer) = oneshot::channel();
         let mut waiting = session.waiting.lock();
         if waiting.over {
@@ -130,7 +136,7 @@ impl Pending {
         let id = waiting.next;
         waiting.answers.insert(id, reply);
         drop(waiting);
-        Ok((Self { session, id, sent: false }, answer))
+        Ok((Self { session, id, sent: false, _place: place }, answer))
     }
 
     /// All of its messages or none: half a request would wait for its rest for ever.
@@ -193,7 +199,7 @@ fn start(frames: Frames, leader: u64) -> Session {
         // Dropping them says that their outcome is not known.
         waiting.answers.clear();
     });
-    Session { leader, out, waiting }
+    Session { leader, out, waiting, room: Room::default() }
 }
 
 /// The leader's end.

@@ -80,21 +80,46 @@ async fn a_member_that_knows_less_or_does_not_answer_holds_the_level() {
     cluster.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_learner_holds_the_level_as_well() {
+    let mut cluster = knowing([2, 1]).await;
+    let config = NodeConfig { commands: 1, ..cluster.newcomer() };
+    let leader = cluster.nodes[&cluster.leader().await].clone();
+    let new = open(&config).await;
+    let member = new.inner.identity.member();
+    let adding = leader.inner_raft().add_learner(config.id, member, true);
+    let (taken, added) = tokio::join!(new.take_part(&config), adding);
+    taken.expect("it is taken in");
+    added.expect("it may learn");
+    let held = round(&leader).await;
+    assert_eq!(held, Some(Round::Held { old: vec![2, 3], silent: vec![] }));
+    cluster.nodes.insert(config.id, new);
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_knows_less_than_the_level_cannot_join() {
+    let mut cluster = knowing([2]).await;
+    at_level(&cluster.nodes[&1], 2).await;
+    let config = NodeConfig { commands: 1, ..cluster.newcomer() };
+    let new = open(&config).await;
+    let member = new.inner.identity.member();
+    let raft = cluster.nodes[&1].inner_raft();
+    raft.add_learner(config.id, member, false).await.expect("its number is free");
+    assert_eq!(new.outdated().await, Outdated { needs: 2, knows: 1 });
+    assert_eq!(new.inner.shared.applied(), None);
+    new.shutdown().await;
+    cluster.shutdown().await;
+}
+
 /// The leader makes sure that it never comes to this; so it is forced here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_meets_an_entry_it_does_not_know_stops_and_keeps_its_data() {
     let mut cluster = knowing([2, 2, 1]).await;
-    let old = cluster.nodes.remove(&3).expect("it is one of them");
-    let leader = loop {
-        let leads = cluster.nodes.values().find(|node| node.check_leading().is_ok());
-        if let Some(leader) = leads {
-            break leader.clone();
-        }
-        // The old one must not lead: whoever raises the level knows that version.
-        let raft = cluster.nodes[&1].inner_raft();
-        raft.trigger().elect(false).await.expect("raft runs");
-        runtime::sleep(Duration::from_millis(200)).await;
-    };
+    // The old one must not lead: whoever raises the level knows that version.
+    cluster.nodes.remove(&3).expect("it is one of them").shutdown().await;
+    let leader = cluster.nodes[&cluster.leader().await].clone();
+    let old = start(NodeConfig { commands: 1, ..cluster.config(3) }).await;
     token(&leader, "r/1").await;
     caught_up(&old, &leader).await;
     let last = old.inner.shared.applied();
