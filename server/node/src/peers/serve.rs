@@ -1,15 +1,15 @@
 //! Answering one peer: questions are handed to Raft in the order in which they come.
 
-use super::Frames;
 use super::identity::{Admission, Caller};
 use super::listener::Host;
 use super::snapshot::Arriving;
+use super::{Frames, HANDSHAKE_WITHIN};
 use crate::codec::{self, Ask, SnapshotAsk, Told};
 use crate::history::History;
 use crate::runtime;
 use crate::state::StateMachine;
 use crate::types::{AppendAsk, AppendTold, LogId, Snapshot, TypeConfig, Vote};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream::BoxStream;
 use futures_util::{SinkExt as _, StreamExt as _, stream};
 use openraft::async_runtime::WatchReceiver as _;
@@ -39,7 +39,7 @@ pub(super) async fn serve(mut frames: Frames, host: Host, caller: Caller) -> io:
         let told = tokio::select! {
             biased;
             told = next_appended(&mut serving.appends) => serving.appended(told),
-            frame = frames.next() => match frame {
+            frame = next_frame(&serving.host, &serving.caller, &mut frames) => match frame {
                 None => return Ok(()),
                 Some(frame) => {
                     let ask = codec::decode_ask(&frame?).map_err(io::Error::other)?;
@@ -59,6 +59,18 @@ pub(super) async fn serve(mut frames: Frames, host: Host, caller: Caller) -> io:
             }
         }
     }
+}
+
+/// Somebody with whom this node has nothing to do has to ask soon: it takes up a place.
+async fn next_frame(
+    host: &Host,
+    caller: &Caller,
+    frames: &mut Frames,
+) -> Option<io::Result<BytesMut>> {
+    if host.us.admits(caller) != Admission::Nothing {
+        return frames.next().await;
+    }
+    runtime::timeout_at(runtime::now() + HANDSHAKE_WITHIN, frames.next()).await.flatten()
 }
 
 /// The answer to the oldest append; never, if there is none.
