@@ -12,6 +12,12 @@ pub mod exit {
     pub const FAILED: u8 = leasehold_cli::exit::FAILED;
     /// The disk failed a sync; nothing after it was acknowledged.
     pub const DISK: u8 = 74;
+    /// The node was removed from its cluster. Starting it again changes nothing.
+    pub const REMOVED: u8 = 77;
+    /// The cluster, or the data directory, takes a newer release than this one.
+    pub const OUTDATED: u8 = 78;
+    /// The state of this node is not that of the others.
+    pub const DIVERGED: u8 = 80;
 }
 
 const AFTER_SERVE: &str = "\
@@ -23,7 +29,10 @@ founded and change nothing later.
 LEASEHOLD_LOG chooses what is logged to standard error, e.g. `warn,leasehold=info`;
 `info,leasehold_http::refused=info` tells of every refused request with its trace_id.
 
-Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed.";
+Exit codes: 0 stopped in order, 64 wrong use or settings, 70 could not start, 74 the disk failed,
+77 the node was removed from its cluster: starting it again is no use, 78 the cluster takes a newer
+release of this program on this node, 80 the state of this node is not that of the others, which must
+never be: its data is kept, and nobody starts on it.";
 
 /// The version, and the commit where the build was told of one.
 fn version() -> String {
@@ -36,8 +45,11 @@ fn version() -> String {
 
 /// The same, and what it can read: what an operator compares before an upgrade or a way back.
 fn long_version() -> String {
-    let format = leasehold_node::DATA_FORMAT;
-    format!("{}\nreads data format {format}, speaks HTTP API v1", version())
+    let (format, commands) = (leasehold_node::DATA_FORMAT, leasehold_core::Command::NEWEST);
+    format!(
+        "{}\nreads data format {format}, knows commands up to version {commands}, speaks HTTP API v1",
+        version()
+    )
 }
 
 /// The whole command line.
@@ -79,6 +91,7 @@ fn serve() -> Command {
         Arg::new(key.name)
             .long(key.flag())
             .value_name(key.value)
+            .action(if key.is_list() { ArgAction::Append } else { ArgAction::Set })
             .help(help)
             .allow_hyphen_values(true)
     });

@@ -1,7 +1,7 @@
 //! `leasehold`: a distributed lock service with fencing tokens.
 
 use leasehold_cli::fence_proxy;
-use leasehold_server::{args, serve, telemetry};
+use leasehold_server::{args, data::Files, serve, telemetry};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -25,9 +25,9 @@ fn main() -> ExitCode {
                 Err(code) => return code,
             };
             telemetry::start(fence_proxy::json_log(&given));
-            leasehold_cli::main(name, &given, args::command())
+            leasehold_cli::main(name, &given, args::command(), &Files)
         }
-        Some((name, given)) => leasehold_cli::main(name, given, args::command()),
+        Some((name, given)) => leasehold_cli::main(name, given, args::command(), &Files),
         // Without a subcommand the help is printed by the parser itself.
         None => ExitCode::from(args::exit::USAGE),
     }

@@ -2,18 +2,29 @@
 
 use crate::args::exit;
 use crate::settings::{Raw, Settings};
-use crate::telemetry;
+use crate::{join, telemetry};
 use clap::ArgMatches;
 use leasehold_cli::fence_proxy::stop_signal;
-use leasehold_node::{Metrics, Node};
+use leasehold_core::{Command, Limits};
+use leasehold_http::Server;
+use leasehold_node::{Metrics, Node, OpenError, Outdated, Removed, StartError, StorageFault};
 use prometheus::Registry;
 use std::error::Error;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Runs a node until a signal or a fault ends it.
 #[must_use]
 pub fn main(given: &ArgMatches) -> ExitCode {
+    main_knowing(given, Command::NEWEST, |_| {})
+}
+
+/// The same for a node that says that it knows commands up to a version. `started` is called once
+/// it has its place in the cluster. For tests of upgrades.
+#[doc(hidden)]
+#[must_use]
+pub fn main_knowing(given: &ArgMatches, commands: u16, started: fn(Node)) -> ExitCode {
     // Variables of others may hold anything; ours are text.
     let environment = std::env::vars_os().filter_map(|(key, value)| {
         Some((key.into_string().ok()?, value.to_string_lossy().into_owned()))
@@ -22,10 +33,11 @@ pub fn main(given: &ArgMatches) -> ExitCode {
     if given.get_flag("print-config") {
         say(raw.print().trim_end());
     }
-    let settings = match raw.resolve() {
+    let mut settings = match raw.resolve() {
         Ok(settings) => settings,
         Err(mistakes) => return wrong_settings(&mistakes),
     };
+    settings.node.commands = commands;
     if given.get_flag("print-config") {
         return ExitCode::SUCCESS;
     }
@@ -43,57 +55,57 @@ pub fn main(given: &ArgMatches) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };
-    runtime.block_on(serve(settings, &raw))
+    runtime.block_on(serve(settings, &raw, started))
 }
 
-async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
+async fn serve(settings: Settings, raw: &Raw, started: fn(Node)) -> ExitCode {
     let registry = Registry::new();
     let metrics = match Metrics::new(&registry) {
         Ok(metrics) => metrics,
         Err(error) => return failed(&error),
     };
-    let data_dir = settings.node.dir.clone();
     let node = match Node::open(&settings.node, metrics).await {
         Ok(node) => node,
+        Err(error @ StartError::Open(OpenError::Outdated { .. })) => {
+            complain(&chain(&error));
+            return ExitCode::from(exit::OUTDATED);
+        }
         Err(error) => return failed(&error),
     };
-    let taking_part = tokio::select! {
-        taken = node.take_part(&settings.node) => taken.map_err(|error| failed(&error)),
-        () = stop_signal() => Err(ExitCode::SUCCESS),
-        fault = node.storage_failed() => {
-            tracing::error!(error = %chain(&fault), "stopping at once");
-            return ExitCode::from(exit::DISK);
-        }
-    };
-    if let Err(code) = taking_part {
-        node.shutdown().await;
-        return code;
-    }
-    let shown = raw.shown(&node.limits());
-    let server = match leasehold_http::start(settings.http, node.clone(), registry, shown) {
+    // From here on probes are answered: whoever restarts a node that says nothing would restart
+    // one that waits for the others.
+    let server = match listen(&settings, &node, registry, raw) {
         Ok(server) => server,
         Err(error) => {
             node.shutdown().await;
             return failed(&error);
         }
     };
-    for address in server.addresses() {
-        say(&format!("leasehold {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
-    }
-    if let Some(address) = server.ops_address() {
-        say(&format!("health and metrics on http://{address}"));
-    }
-    say(&format!("data in {}", data_dir.display()));
-    let fault = tokio::select! {
-        () = stop_signal() => None,
-        fault = node.storage_failed() => Some(fault),
+    let end = tokio::select! {
+        end = take_part(&settings, &node, started) => end,
+        () = stop_signal() => End::Asked,
+        removed = node.removed() => End::Removed(removed),
+        outdated = node.outdated() => End::Outdated(outdated),
+        fault = node.storage_failed() => End::Disk(fault),
     };
-    if let Some(fault) = fault {
+    let code = match end {
+        End::Asked => ExitCode::SUCCESS,
+        End::NoPlace(error) => failed(&error),
+        End::Removed(removed) => {
+            complain(&removed.to_string());
+            ExitCode::from(exit::REMOVED)
+        }
+        End::Outdated(outdated) => {
+            complain(&outdated.to_string());
+            ExitCode::from(exit::OUTDATED)
+        }
         // No drain: nothing in memory may be acknowledged any more, and the next start finds
         // what is durable.
-        tracing::error!(error = %chain(&fault), "stopping at once");
-        return ExitCode::from(exit::DISK);
-    }
+        End::Disk(fault) => {
+            tracing::error!(error = %chain(&fault), "stopping at once");
+            return stopped_by(&fault);
+        }
+    };
     tracing::info!("stopping");
     let stopped = async {
         // First, while everybody is still answered: what is asked from here on goes to the next
@@ -108,24 +120,72 @@ async fn serve(settings: Settings, raw: &Raw) -> ExitCode {
     tokio::select! {
         () = stopped => {
             tracing::info!("stopped");
-            ExitCode::SUCCESS
+            code
         }
         fault = node.storage_failed() => {
             tracing::error!(error = %chain(&fault), "stopping at once");
-            ExitCode::from(exit::DISK)
+            stopped_by(&fault)
         }
     }
 }
 
-/// Every connection takes a descriptor, and systems start processes with few of them.
+/// Why a node ends.
+enum End {
+    /// A signal.
+    Asked,
+    /// It did not get a place in a cluster.
+    NoPlace(StartError),
+    /// It has lost it.
+    Removed(Removed),
+    /// The cluster takes a newer release.
+    Outdated(Outdated),
+    Disk(StorageFault),
+}
+
+/// Starts the listeners, and says where they are.
+fn listen(
+    settings: &Settings,
+    node: &Node,
+    registry: Registry,
+    raw: &Raw,
+) -> Result<Server, leasehold_http::StartError> {
+    let raw = raw.clone();
+    let shown = Arc::new(move |limits: &Limits| raw.shown(limits));
+    let server = leasehold_http::start(settings.http.clone(), node.clone(), registry, shown)?;
+    if let Some(address) = server.addresses().first().filter(|_| settings.http_as_bound) {
+        node.listens_at(&address.to_string());
+    }
+    for address in server.addresses() {
+        say(&format!("leasehold {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
+    }
+    if let Some(address) = server.ops_address() {
+        say(&format!("health and metrics on http://{address}"));
+    }
+    say(&format!("data in {}", settings.node.dir.display()));
+    Ok(server)
+}
+
+/// Gets the node its place, and says once it serves. Returns only if it gets none.
+async fn take_part(settings: &Settings, node: &Node, started: fn(Node)) -> End {
+    let taken = tokio::select! {
+        taken = node.take_part(&settings.node) => taken,
+        never = join::ask(settings, node) => match never {},
+    };
+    match taken {
+        Ok(()) => {
+            started(node.clone());
+            say(&format!("node {} is ready", node.id()));
+            std::future::pending().await
+        }
+        Err(error) => End::NoPlace(error),
+    }
+}
+
+/// Every connection takes a descriptor.
 fn raise_descriptor_limit(connections_max: usize) {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     /// Files, listeners and what the runtime itself needs.
     const OWN: u64 = 128;
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let now =
-        if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    let now = leasehold_cli::descriptors::raise_limit();
     let needed = connections_max as u64 + OWN;
     if now.is_some_and(|now| now < needed) {
         tracing::warn!(
@@ -134,6 +194,10 @@ fn raise_descriptor_limit(connections_max: usize) {
             "there are fewer file descriptors than connections_max needs: connections beyond them wait"
         );
     }
+}
+
+fn stopped_by(fault: &StorageFault) -> ExitCode {
+    ExitCode::from(if fault.is_divergence() { exit::DIVERGED } else { exit::DISK })
 }
 
 fn wrong_settings(mistakes: &[crate::settings::Mistake]) -> ExitCode {
@@ -149,7 +213,7 @@ fn failed(error: &dyn Error) -> ExitCode {
 }
 
 /// An error with its causes, each said once.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

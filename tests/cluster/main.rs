@@ -1,9 +1,16 @@
 //! Several nodes, each a real process: what clients see when nodes die, freeze and come back.
 
 mod answers;
+mod client;
+mod faults;
 mod hand_over;
 mod kill;
+mod lifetime;
+mod membership;
 mod place;
+mod restore;
+mod storm;
+mod watch_moves;
 
 use leasehold_harness::Nodes;
 

@@ -12,7 +12,7 @@ use crate::server;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Every command that talks to the service, as far as its help needs it.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "exec",
     "acquire",
     "renew",
@@ -26,10 +26,12 @@ const COMMANDS: [&str; 17] = [
     "clients",
     "force-release",
     "domains",
+    "cluster",
     "stats",
     "attention",
     "config",
     "audit",
+    "backup",
 ];
 
 fn leasehold(server: &Server, args: &[&str]) -> Output {
@@ -279,7 +281,7 @@ fn every_command_explains_itself_with_an_example() {
         assert!(help.contains("Exit codes"), "{command}: {help}");
     }
     let all = printed(&server, &["--help"]);
-    for command in COMMANDS.iter().chain(&["serve", "completions"]) {
+    for command in COMMANDS.iter().chain(&["serve", "restore", "recover", "completions"]) {
         assert!(all.lines().any(|line| line.trim_start().starts_with(command)), "{command}: {all}");
     }
     assert!(!all.contains("guardian"), "what is not for people is not shown: {all}");

@@ -2,6 +2,7 @@
 
 mod about;
 mod ages;
+mod backup;
 mod batch;
 mod bounds;
 mod browsers;
@@ -15,6 +16,7 @@ mod exec;
 mod exits;
 mod forgetting;
 mod freeze;
+mod golden;
 mod grants;
 mod health;
 mod idempotency;

@@ -283,3 +283,29 @@ fn what_no_operator_can_mean_is_named() {
     }
     assert_eq!(audit(&mut client), Vec::<String>::new(), "none of it was begun");
 }
+
+#[test]
+fn a_lone_node_is_a_cluster_of_one_that_nobody_can_join() {
+    let server = server();
+    let mut client = server.client();
+    let cluster = client.get("/v1/cluster").ok();
+    assert_eq!((&cluster["leader"], &cluster["this_node"]), (&json!(1), &json!(1)), "{cluster}");
+    assert_eq!(cluster["nodes"].as_array().map(Vec::len), Some(1), "{cluster}");
+    assert_eq!(cluster["nodes"][0]["role"], "leader", "{cluster}");
+    let new = json!({"id": 2, "peer_addr": "127.0.0.1:7171", "reason": "more"});
+    let refused = client.post("/v1/cluster/add", &new).problem(409, "conflict");
+    assert_eq!(refused["reason"], "no_peer_address", "{refused}");
+    for (body, field) in [
+        (json!({"id": 0, "peer_addr": "a:1"}), "id"),
+        (json!({"id": 2, "peer_addr": "a"}), "peer_addr"),
+        (json!({"id": 2, "peer_addr": "a:0"}), "peer_addr"),
+        (json!({"id": 2, "peer_addr": "a b:1"}), "peer_addr"),
+        (json!({"id": 2, "peer_addr": "http://a:1"}), "peer_addr"),
+        (json!({"id": 2, "peer_addr": "a:1", "reason": ""}), "reason"),
+    ] {
+        let problem = client.post("/v1/cluster/add", &body).problem(400, "invalid_request");
+        assert_eq!(problem["field"], field, "{body}: {problem}");
+    }
+    // What was refused before it was begun left no mark.
+    assert_eq!(audit(&mut client), ["add_node node 2 more refused", "add_node node 2 more begun"]);
+}

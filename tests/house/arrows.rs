@@ -42,6 +42,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("plugins/sdk", &[]),
     ("tests/harness", &[]),
     ("tests/load", &["leasehold-harness"]),
+    ("tests/next", &["leasehold", "leasehold-cli", "leasehold-core", "leasehold-node"]),
 ];
 
 /// Packages of others that are named in a few places only, so that they can be replaced there.

@@ -87,6 +87,34 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege',
                   HINT = format('Look at what it does. To drop it: DROP TRIGGER %I ON %s', one.tgname, one.place);
     END IF;
+    -- And with everything else that hangs on a table and runs what is somebody else's: an index, a
+    -- default, a constraint, a rule, a policy, the condition of a trigger. It stays when a table changes
+    -- its owner.
+    SELECT pg_describe_object(p.kind, p.id, 0) AS what, pg_get_userbyid(u.owner) AS owner INTO one
+        FROM pg_class AS c JOIN (
+            SELECT 'pg_class'::regclass, oid, oid, 0::oid FROM pg_class
+            UNION ALL SELECT 'pg_class'::regclass, indexrelid, indrelid, 0 FROM pg_index
+            UNION ALL SELECT 'pg_attrdef'::regclass, oid, adrelid, 0 FROM pg_attrdef
+            UNION ALL SELECT 'pg_constraint'::regclass, oid, conrelid, 0 FROM pg_constraint
+            UNION ALL SELECT 'pg_rewrite'::regclass, oid, ev_class, 0 FROM pg_rewrite
+            UNION ALL SELECT 'pg_policy'::regclass, oid, polrelid, 0 FROM pg_policy
+            UNION ALL SELECT 'pg_statistic_ext'::regclass, oid, stxrelid, 0 FROM pg_statistic_ext
+            UNION ALL SELECT 'pg_trigger'::regclass, oid, tgrelid, tgfoid FROM pg_trigger
+        ) AS p (kind, id, place, own) ON p.place = c.oid
+        JOIN pg_depend AS d ON d.classid = p.kind AND d.objid = p.id
+        JOIN (
+            SELECT 'pg_proc'::regclass, oid, proowner FROM pg_proc
+            UNION ALL SELECT 'pg_operator'::regclass, oid, oprowner FROM pg_operator
+            UNION ALL SELECT 'pg_opclass'::regclass, oid, opcowner FROM pg_opclass
+            UNION ALL SELECT 'pg_type'::regclass, oid, typowner FROM pg_type
+        ) AS u (kind, id, owner) ON u.kind = d.refclassid AND u.id = d.refobjid
+        WHERE c.relnamespace = 'leasehold'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+            AND u.id <> p.own AND u.owner <> c.relowner
+            AND NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = u.owner AND r.rolsuper) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the % runs what belongs to %', one.what, one.owner
+            USING ERRCODE = 'insufficient_privilege', HINT = 'Look at what it does, and drop it.';
+    END IF;
     relations := ARRAY(SELECT oid FROM pg_class WHERE relnamespace = 'leasehold'::regnamespace);
     functions := ARRAY(SELECT oid FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace);
     IF to_regclass('leasehold.kit') IS NOT NULL THEN
@@ -127,18 +155,30 @@ BEGIN
             ADD COLUMN used bigint,
             ADD COLUMN changed_at timestamptz;
 
-        CREATE FUNCTION leasehold.keep() RETURNS trigger LANGUAGE plpgsql AS $body$
-        BEGIN
-            RAISE EXCEPTION 'a fence never forgets a token: % of leasehold.fence is refused', TG_OP
-                USING ERRCODE = 'restrict_violation',
-                      HINT = 'Without its highest token a resource lets every stale holder write. '
-                          || 'To give up the fence for good, see remove.sql.';
-        END
-        $body$;
+        INSERT INTO leasehold.kit (version) VALUES (2);
+    END IF;
+
+    -- What there is of the tokens stays -------------------------------------------------------------
+
+    CREATE OR REPLACE FUNCTION leasehold.keep() RETURNS trigger LANGUAGE plpgsql AS $body$
+    BEGIN
+        RAISE EXCEPTION 'a fence never forgets a token: % of leasehold.fence is refused', TG_OP
+            USING ERRCODE = 'restrict_violation',
+                  HINT = 'Without its highest token a resource lets every stale holder write. '
+                      || 'To give up the fence for good, see remove.sql.';
+    END
+    $body$;
+    -- Made anew where it is not, as a table may have come without it, or with another of that name.
+    IF NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = 'leasehold.fence'::regclass
+        AND t.tgname = 'keep' AND t.tgfoid = 'leasehold.keep()'::regprocedure AND t.tgenabled = 'A'
+        AND t.tgtype = 2 + 8 + 32 AND t.tgqual IS NULL)
+    THEN
+        IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = 'leasehold.fence'::regclass AND t.tgname = 'keep') THEN
+            DROP TRIGGER keep ON leasehold.fence;
+        END IF;
         CREATE TRIGGER keep BEFORE DELETE OR TRUNCATE ON leasehold.fence
             FOR EACH STATEMENT EXECUTE FUNCTION leasehold.keep();
         ALTER TABLE leasehold.fence ENABLE ALWAYS TRIGGER keep;
-        INSERT INTO leasehold.kit (version) VALUES (2);
     END IF;
 
     -- An arriving token ----------------------------------------------------------------------------

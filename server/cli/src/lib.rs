@@ -6,11 +6,13 @@
 //! | [`fence_proxy`] | stands before an HTTP storage |
 //! | `acquire`, `renew`, `release`, `force_release` | one grant |
 //! | `lock`, `locks`, `why`, `grants`, `watch`, `clients` | what there is, was and happens |
-//! | `leases`, `domains` | their own small sets of commands |
+//! | `leases`, `domains`, `cluster` | their own small sets of commands |
 //! | `stats`, `attention`, `config`, `audit` | the service about itself |
+//! | `backup`, `restore`, `recover`, [`data`] | the data itself: kept elsewhere, brought back |
 //! | `fence` | what refuses stale tokens in a store: install, test |
 //! | `completions` | for shells |
 //! | `args`, `service`, `duration` | what several commands take |
+//! | [`descriptors`] | what whoever serves connections needs of the system |
 //! | `output`, `table`, `when` | answers, for people and for programs |
 //! | `failure`, [`exit`] | what goes wrong, and the exit codes |
 //!
@@ -21,9 +23,13 @@ mod acquire;
 mod args;
 mod attention;
 mod audit;
+mod backup;
 mod clients;
+mod cluster;
 mod completions;
 mod config;
+pub mod data;
+pub mod descriptors;
 mod domains;
 pub mod duration;
 pub mod exec;
@@ -38,8 +44,10 @@ mod lock;
 mod locks;
 mod output;
 mod pages;
+mod recover;
 mod release;
 mod renew;
+mod restore;
 mod service;
 mod stats;
 mod table;
@@ -48,6 +56,7 @@ mod when;
 mod why;
 
 use clap::{ArgMatches, Command};
+use data::Data;
 use failure::Failure;
 use output::Output;
 use service::Service;
@@ -87,6 +96,7 @@ const VERBS: &[Verb] = verbs![
     clients,
     force_release,
     domains,
+    cluster,
     stats,
     attention,
     config,
@@ -100,13 +110,15 @@ pub fn commands() -> impl Iterator<Item = Command> {
         let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         command.after_help(format!("{after}\n\n{}", exit::HELP))
     });
+    let data = [backup::command(), restore::command(), recover::command()];
     let others = [fence::command(), fence_proxy::command(), completions::command()];
-    exec::commands().into_iter().chain(verbs).chain(others)
+    exec::commands().into_iter().chain(verbs).chain(data).chain(others)
 }
 
-/// Runs the command `name`, one of [`commands`]. `whole` is the command line of the program.
+/// Runs the command `name`, one of [`commands`]. `whole` is the command line of the program, `data`
+/// what it can do to files of a node.
 #[must_use]
-pub fn main(name: &str, given: &ArgMatches, whole: Command) -> ExitCode {
+pub fn main(name: &str, given: &ArgMatches, whole: Command, data: &dyn Data) -> ExitCode {
     if exec::is_part(name) {
         return exec::main(name, given);
     }
@@ -117,8 +129,15 @@ pub fn main(name: &str, given: &ArgMatches, whole: Command) -> ExitCode {
         return fence::main(given);
     }
     let done = match VERBS.iter().find(|verb| (verb.command)().get_name() == name) {
-        Some(verb) => call(verb, given),
-        None => completions::run(given, &whole),
+        Some(verb) => call(given, async |given, service| (verb.run)(given, service).await),
+        None => match name {
+            backup::NAME => {
+                call(given, async |given, service| backup::run(given, service, data).await)
+            }
+            restore::NAME => restore::run(given, data),
+            recover::NAME => recover::run(given, data),
+            _ => completions::run(given, &whole),
+        },
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -129,14 +148,17 @@ pub fn main(name: &str, given: &ArgMatches, whole: Command) -> ExitCode {
     }
 }
 
-fn call(verb: &Verb, given: &ArgMatches) -> Result<(), Failure> {
+fn call(
+    given: &ArgMatches,
+    run: impl AsyncFnOnce(&ArgMatches, &Service) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Local(error.to_string()))?;
     runtime.block_on(async {
         let innermost = innermost(given);
         let client_id = args::text(innermost, "client-id").map(str::to_owned);
         let service = Service::new(innermost, client_id, service::ATTEMPT_MAX)?;
-        (verb.run)(given, &service).await
+        run(given, &service).await
     })
 }
 

@@ -43,9 +43,18 @@ pub(crate) fn shown(text: &str) -> String {
     }
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+        if steers(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
     shown
+}
+
+/// Control characters, and what is invisible and changes the order or the place of its neighbours:
+/// with it a name could be shown as another one.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+            | '\u{feff}')
 }
 
 /// A remark that is not part of what was asked for: on a terminal only.
@@ -63,5 +72,8 @@ mod tests {
     fn nothing_that_is_shown_steers_the_terminal() {
         assert_eq!(shown("a\u{1b}[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
         assert_eq!(shown("schlüssel/Ω"), "schlüssel/Ω");
+        assert_eq!(shown("a\u{202e}b\u{2066}c"), "a\\u{202e}b\\u{2066}c");
+        assert_eq!(shown("\u{feff}a\u{200b}\u{2028}"), "\\u{feff}a\\u{200b}\\u{2028}");
+        assert_eq!(shown("עברית/名前"), "עברית/名前");
     }
 }

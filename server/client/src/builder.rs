@@ -57,8 +57,10 @@ impl fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// Adds a server, such as `http://127.0.0.1:7070`. The first one is asked first, the next
-    /// one when it cannot be reached or cannot serve at the moment.
+    /// Adds a server, such as `http://127.0.0.1:7070`: a node of the cluster, whose every node
+    /// answers every call. The first one is asked first. Another one is asked when it cannot be
+    /// reached, cannot serve or says nothing, also in the middle of a wait or a watch; and once it
+    /// is known which of them leads, that one. No address but these is ever asked.
     #[must_use]
     pub fn server(mut self, url: impl Into<String>) -> Self {
         self.servers.push(url.into());
@@ -96,6 +98,8 @@ impl Builder {
     }
 
     /// How long one attempt may take before the call is repeated: 5 s unless it is said otherwise.
+    /// With several servers the first attempt at each has a quarter of it, and twice as much every
+    /// further round, unless the call is one that must not be repeated.
     #[must_use]
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.times.attempt = timeout.min(SPAN_MAX);

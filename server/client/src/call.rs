@@ -5,10 +5,11 @@ use crate::backoff;
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::error::Error;
+use crate::failure::{Failure, refusal};
 use crate::servers::Turn;
 use crate::transport::{Cut, Whole};
 use crate::verbs::ms;
-use crate::wire::{Code, Problem};
+use crate::vigil::FIRST_SHARE;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -53,19 +54,6 @@ pub(crate) struct Call {
 pub(crate) struct Done {
     pub(crate) sent: BootInstant,
     whole: Whole,
-}
-
-/// What came of one attempt that was not done.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// Nothing left this machine.
-    NotSent(String),
-    /// It may or may not have been done.
-    Unanswered(String),
-    /// The service said no.
-    Refused(Box<Problem<'static>>),
-    /// Something that is not this service answered.
-    Nonsense(String),
 }
 
 impl Call {
@@ -137,80 +125,6 @@ impl Done {
     }
 }
 
-impl Failure {
-    /// The attempt cannot have changed anything.
-    fn nothing_was_done(&self) -> bool {
-        match self {
-            Self::NotSent(_) => true,
-            Self::Refused(problem) => problem.code != Code::OutcomeUnknown,
-            Self::Unanswered(_) | Self::Nonsense(_) => false,
-        }
-    }
-
-    /// A later attempt may fare better.
-    pub(crate) fn may_pass(&self) -> bool {
-        match self {
-            Self::NotSent(_) | Self::Unanswered(_) => true,
-            Self::Refused(problem) => problem.status == 503,
-            Self::Nonsense(_) => false,
-        }
-    }
-
-    /// Refused to protect others, for as long as there is no room.
-    pub(crate) fn is_shed(&self) -> bool {
-        matches!(self, Self::Refused(problem) if problem.code == Code::Shed)
-    }
-
-    /// Another server may fare better right now.
-    fn is_of_the_server(&self) -> bool {
-        match self {
-            Self::NotSent(_) | Self::Unanswered(_) => true,
-            Self::Refused(problem) => matches!(
-                problem.code,
-                Code::NoLeader | Code::ShuttingDown | Code::NotReady | Code::StorageFull
-            ),
-            Self::Nonsense(_) => false,
-        }
-    }
-
-    pub(crate) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Refused(problem) => problem.retry_after_ms.map(Duration::from_millis),
-            _ => None,
-        }
-    }
-
-    fn told(self) -> (String, Option<Box<Problem<'static>>>) {
-        match self {
-            Self::NotSent(detail) | Self::Unanswered(detail) | Self::Nonsense(detail) => {
-                (detail, None)
-            }
-            Self::Refused(problem) => (problem.detail.to_string(), Some(problem)),
-        }
-    }
-
-    /// The error for a read that ends here.
-    pub(crate) fn of_reading(self) -> Error {
-        self.into_error(Repeat::Reading, None, false)
-    }
-
-    /// The error for a call that ends here. `doubt`: some attempt may have been done.
-    fn into_error(self, repeat: Repeat, request_id: Option<&str>, doubt: bool) -> Error {
-        match self {
-            Self::Nonsense(detail) => Error::Transport { detail },
-            Self::Refused(problem) if problem.status != 503 => (*problem).into(),
-            other if doubt && repeat != Repeat::Reading => {
-                let (detail, problem) = other.told();
-                Error::OutcomeUnknown { detail, problem, request_id: request_id.map(str::to_owned) }
-            }
-            other => {
-                let (detail, problem) = other.told();
-                Error::Unavailable { detail, problem }
-            }
-        }
-    }
-}
-
 impl Client {
     /// Makes a call within the client's budget.
     pub(crate) async fn run<T: DeserializeOwned>(&self, call: Call) -> Result<Answer<T>, Error> {
@@ -222,7 +136,7 @@ impl Client {
         let (mut failures, mut doubt) = (0, false);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let failure = match self.once(call, left).await {
+            let failure = match self.once(call, self.patience(call, failures), left).await {
                 Ok(done) => return Ok(done),
                 Err(failure) => failure,
             };
@@ -242,52 +156,92 @@ impl Client {
         }
     }
 
+    /// How long a server has for its answer. With others to turn to, little at first: a frozen one
+    /// must not use up the time in which they could serve. More with every round, so that what
+    /// takes long gets done.
+    pub(crate) fn patience(&self, call: &Call, failures: u32) -> Duration {
+        match call.repeat {
+            Repeat::IfNothingWasDone => self.inner.times.attempt,
+            Repeat::Reading | Repeat::Freely => self.brief(failures),
+        }
+    }
+
+    /// The same for whatever may be repeated.
+    pub(crate) fn brief(&self, failures: u32) -> Duration {
+        let (attempt, servers) = (self.inner.times.attempt, self.servers());
+        if servers == 1 {
+            return attempt;
+        }
+        let doublings = (failures / servers).min(16);
+        attempt.mul_f64(FIRST_SHARE).saturating_mul(1 << doublings).min(attempt)
+    }
+
+    pub(crate) fn servers(&self) -> u32 {
+        u32::try_from(self.inner.servers.count()).unwrap_or(u32::MAX)
+    }
+
     /// How long to wait after a failure: not at all while there is a server that was not asked.
     pub(crate) fn pause(&self, failure: &Failure, failures: u32) -> Duration {
-        let servers = u32::try_from(self.inner.servers.count()).unwrap_or(u32::MAX);
-        if failure.is_of_the_server() && !failures.is_multiple_of(servers) {
+        let servers = self.servers();
+        if failure.of_the_server().is_some() && !failures.is_multiple_of(servers) {
             return Duration::ZERO;
         }
         backoff::pause(failures / servers, failure.retry_after())
     }
 
-    /// One attempt of at most `limit`. Moves on to the next server for later ones if this one
+    /// One attempt with this much patience and of at most `limit`; a wait in line comes on top of
+    /// the patience, not of the limit. Moves on to another server for later ones if this one
     /// cannot serve.
-    pub(crate) async fn once(&self, call: &Call, limit: Duration) -> Result<Done, Failure> {
+    pub(crate) async fn once(
+        &self,
+        call: &Call,
+        patience: Duration,
+        limit: Duration,
+    ) -> Result<Done, Failure> {
         let turn = self.inner.servers.turn();
-        let outcome = self.attempt(call, turn, limit).await;
-        if outcome.as_ref().is_err_and(Failure::is_of_the_server) {
-            self.inner.servers.move_on(turn);
+        let outcome = self.attempt(call, turn, patience, limit).await;
+        match outcome.as_ref().map_err(Failure::of_the_server) {
+            Ok(_) => self.inner.servers.served(turn),
+            Err(Some(fault)) => self.inner.servers.move_on(turn, fault),
+            Err(None) => {}
         }
         outcome
     }
 
-    async fn attempt(&self, call: &Call, turn: Turn, limit: Duration) -> Result<Done, Failure> {
-        let (limit, told) = call.times(self.inner.times.attempt, limit);
-        if limit.is_zero() {
+    async fn attempt(
+        &self,
+        call: &Call,
+        turn: Turn,
+        patience: Duration,
+        limit: Duration,
+    ) -> Result<Done, Failure> {
+        let (within, told) = call.times(patience, limit);
+        if within.is_zero() {
             return Err(Failure::NotSent("no time was left".to_owned()));
         }
         let request = call.request(self.inner.servers.base(turn), told)?;
         // Before the first byte, and before any connection: too early is safe, too late is not.
         let sent = BootInstant::now();
-        match timeout(limit, self.inner.transport.send(request)).await {
+        let answered = tokio::select! {
+            answered = timeout(within, self.inner.transport.send(request)) => answered,
+            () = self.silence(turn, patience), if call.wait_ends.is_some() => {
+                return Err(Failure::Silent("the server is silent".to_owned()));
+            }
+        };
+        if let Ok(Ok(whole)) = &answered {
+            self.inner.servers.heard(turn);
+            self.take_hint(turn, whole);
+        }
+        match answered {
             Ok(Ok(whole)) if whole.status.is_success() => Ok(Done { sent, whole }),
             Ok(Ok(whole)) => Err(refusal(&whole)),
             Ok(Err(Cut::NotSent(detail))) => Err(Failure::NotSent(detail)),
             Ok(Err(Cut::Sent(detail))) => Err(Failure::Unanswered(detail)),
-            Err(_) => Err(Failure::Unanswered(format!("no answer within {limit:?}"))),
+            // A caller in a hurry says nothing about the server.
+            Err(_) if within < patience => {
+                Err(Failure::Unanswered(format!("no answer within {within:?}")))
+            }
+            Err(_) => Err(Failure::Silent(format!("no answer within {within:?}"))),
         }
-    }
-}
-
-/// What an answer that is no success says.
-pub(crate) fn refusal(whole: &Whole) -> Failure {
-    match serde_json::from_slice::<Problem<'static>>(&whole.body) {
-        Ok(problem) => Failure::Refused(Box::new(problem)),
-        // A proxy on the way that lost its server: the request may have gone through.
-        Err(_) if matches!(whole.status.as_u16(), 502..=504) => {
-            Failure::Unanswered(format!("status {} without a problem", whole.status))
-        }
-        Err(_) => Failure::Nonsense(format!("status {} without a problem", whole.status)),
     }
 }

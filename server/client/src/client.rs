@@ -2,6 +2,7 @@
 
 use crate::builder::{Builder, SPAN_MAX, Times};
 use crate::error::Error;
+use crate::leader::Search;
 use crate::servers::Servers;
 use crate::transport::Transport;
 use std::fmt;
@@ -38,6 +39,7 @@ pub(crate) struct Inner {
     pub(crate) transport: Transport,
     pub(crate) client_id: String,
     pub(crate) times: Times,
+    pub(crate) search: Search,
 }
 
 impl fmt::Debug for Client {
@@ -70,7 +72,8 @@ impl Client {
         client_id: String,
         times: Times,
     ) -> Self {
-        let inner = Inner { servers, transport, client_id, times };
+        let search = Search::default();
+        let inner = Inner { servers, transport, client_id, times, search };
         Self { inner: Arc::new(inner), budget: times.budget }
     }
 

@@ -1,10 +1,11 @@
 //! Renewal in the background, until belief ends.
 
 use crate::belief::Belief;
-use crate::call::{Call, Done, Failure};
+use crate::call::{Call, Done};
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::timer;
 use crate::validity::Lost;
 use crate::wire::{Code, DrainingGrant, EndedGrant, Problem};
@@ -50,7 +51,8 @@ pub(crate) async fn keep(
             () = timer::sleep_until(due) => {}
         }
         let sent = BootInstant::now();
-        let attempt = client.once(&renewal, patience(kept.belief(), ttl));
+        let limit = patience(kept.belief(), ttl);
+        let attempt = client.once(&renewal, client.patience(&renewal, failures), limit);
         let outcome = tokio::select! {
             _ = kept.belief().lost() => return,
             outcome = attempt => outcome,

@@ -46,9 +46,11 @@
 //! | [`BootInstant`] (`clock`), [`Alarm`], `timer` | the clock that runs through a suspend |
 //! | [`Watch`] (`watch`, `sse`) | events in order, once, over any number of connections |
 //! | [`Pages`] (`pages`) | lists, page by page |
+//! | [`Backup`] (`backup`) | everything that the service has, as one file |
 //! | [`fence`] | for the other side: storage in Rust that refuses stale tokens |
 //! | [`Error`] | what a caller can act upon |
-//! | `call`, `backoff`, `servers`, `transport`, `encode` | repeats within a budget, over HTTP |
+//! | `call`, `failure`, `backoff`, `transport`, `encode` | repeats within a budget, over HTTP |
+//! | `servers`, `leader`, `vigil` | which server is asked; which one leads; whether one is still there |
 //!
 //! What must stay true:
 //!
@@ -65,6 +67,7 @@ mod acquire;
 mod alarm;
 mod answer;
 mod backoff;
+mod backup;
 mod belief;
 mod builder;
 mod call;
@@ -72,10 +75,12 @@ mod client;
 mod clock;
 mod encode;
 mod error;
+mod failure;
 pub mod fence;
 mod filters;
 mod guard;
 mod keeper;
+mod leader;
 mod lease;
 mod operator;
 mod pages;
@@ -86,11 +91,13 @@ mod timer;
 mod transport;
 pub mod validity;
 mod verbs;
+mod vigil;
 mod watch;
 
 pub use acquire::Acquire;
 pub use alarm::Alarm;
 pub use answer::Answer;
+pub use backup::Backup;
 pub use belief::Belief;
 pub use builder::Builder;
 pub use client::Client;

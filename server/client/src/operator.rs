@@ -1,8 +1,9 @@
 //! The calls of operators, against what is not their own.
 //!
-//! None of them is repeated once it may have been done: a repeat would be refused for what the
-//! first attempt did, and would stand in the audit a second time. [`Error::OutcomeUnknown`] says
-//! so, and a look at the lock or the domain says what came of it.
+//! None of them but those that add and promote a node is repeated once it may have been done: a
+//! repeat would be refused for what the first attempt did, and would stand in the audit a second
+//! time. [`Error::OutcomeUnknown`] says so, and a look at the lock, the domain or the cluster says
+//! what came of it.
 
 use crate::answer::Answer;
 use crate::call::{Call, Repeat};
@@ -10,7 +11,10 @@ use crate::client::Client;
 use crate::encode::with_query;
 use crate::error::Error;
 use crate::pages::Pages;
-use crate::wire::{Domain, DomainReset, ForceRelease, ForceReleased, SetDomain};
+use crate::wire::{
+    AddNode, ChangeNode, Cluster, Domain, DomainReset, ForceRelease, ForceReleased,
+    LeadershipTransferred, NodeChanged, SetDomain, TransferLeadership,
+};
 use hyper::Method;
 
 impl Client {
@@ -24,6 +28,54 @@ impl Client {
         asked: &ForceRelease<'_>,
     ) -> Result<Answer<ForceReleased>, Error> {
         let target = "/v1/lock/force-release".to_owned();
+        self.run(Call::new(Method::POST, target, Repeat::IfNothingWasDone).json(asked)?).await
+    }
+
+    /// The nodes, and how they are, as the answering one sees them. Needs no leader.
+    ///
+    /// # Errors
+    /// As of any read.
+    pub async fn cluster(&self) -> Result<Answer<Cluster<'static>>, Error> {
+        self.get("/v1/cluster", &[]).await
+    }
+
+    /// Makes the empty node at this address a learner. One that is a member already stays what it
+    /// is, so this may be repeated.
+    ///
+    /// # Errors
+    /// [`Error::Problem`] with `conflict` says what stands in the way, its `reason` in one word.
+    pub async fn add_node(&self, asked: &AddNode<'_>) -> Result<Answer<NodeChanged>, Error> {
+        self.post("/v1/cluster/add", asked).await
+    }
+
+    /// Gives a learner that has caught up a vote. A voter stays one.
+    ///
+    /// # Errors
+    /// As of [`Client::add_node`]; with the reason `behind` it may be asked for again.
+    pub async fn promote_node(&self, asked: &ChangeNode<'_>) -> Result<Answer<NodeChanged>, Error> {
+        self.post("/v1/cluster/promote", asked).await
+    }
+
+    /// Removes a node, reachable or not.
+    ///
+    /// # Errors
+    /// As of [`Client::add_node`], and with `not_found` if it is no member;
+    /// [`Error::OutcomeUnknown`] if the answer was lost.
+    pub async fn remove_node(&self, asked: &ChangeNode<'_>) -> Result<Answer<NodeChanged>, Error> {
+        let target = "/v1/cluster/remove".to_owned();
+        self.run(Call::new(Method::POST, target, Repeat::IfNothingWasDone).json(asked)?).await
+    }
+
+    /// Has another voter lead, or the one that has caught up furthest.
+    ///
+    /// # Errors
+    /// As of [`Client::add_node`], and with `not_found` if it is no member;
+    /// [`Error::OutcomeUnknown`] if the answer was lost.
+    pub async fn transfer_leadership(
+        &self,
+        asked: &TransferLeadership<'_>,
+    ) -> Result<Answer<LeadershipTransferred>, Error> {
+        let target = "/v1/cluster/transfer".to_owned();
         self.run(Call::new(Method::POST, target, Repeat::IfNothingWasDone).json(asked)?).await
     }
 

@@ -1,10 +1,11 @@
 //! Everything that happens, in order and once, over any number of connections.
 
 use crate::backoff;
-use crate::call::{self, Failure};
 use crate::client::Client;
 use crate::encode::with_query;
 use crate::error::Error;
+use crate::failure::{Failure, refusal};
+use crate::servers::{Fault, Turn};
 use crate::sse::{Block, Parser};
 use crate::transport::{Cut, Whole, whole};
 use crate::wire::{Event, Gap};
@@ -162,9 +163,26 @@ struct Reader {
 }
 
 struct Link {
+    turn: Turn,
     opened: Instant,
     body: Incoming,
     parser: Parser,
+}
+
+/// How a connection came to its end.
+struct Ended {
+    why: String,
+    fault: Fault,
+}
+
+impl Ended {
+    fn silent(why: impl Into<String>) -> Self {
+        Self { why: why.into(), fault: Fault::Silent }
+    }
+
+    fn cut(why: impl Into<String>) -> Self {
+        Self { why: why.into(), fault: Fault::Unable }
+    }
 }
 
 impl Reader {
@@ -180,40 +198,57 @@ impl Reader {
                 self.connect().await?;
                 continue;
             };
-            match piece(link, self.client.inner.times.silence).await {
+            let turn = link.turn;
+            let told = tokio::select! {
+                told = piece(link, self.client.inner.times.silence) => told,
+                () = self.client.silence(turn, self.client.brief(self.failures)) => {
+                    Err(Ended::silent("the server is silent"))
+                }
+            };
+            match told {
                 Ok(bytes) => self.broken = self.take(&bytes).err(),
-                Err(why) => self.cut(&why),
+                Err(cut) => self.cut(cut),
             }
         }
     }
 
-    fn cut(&mut self, why: &str) {
+    /// Whatever ended the connection, another server may fare better.
+    fn cut(&mut self, cut: Ended) {
+        let Ended { why, fault } = cut;
         tracing::debug!(why, position = ?self.position, "a watch was cut and reconnects");
-        let lasted = self.link.take().map_or(Duration::ZERO, |link| link.opened.elapsed());
+        let mut lasted = Duration::ZERO;
+        if let Some(link) = self.link.take() {
+            lasted = link.opened.elapsed();
+            self.client.inner.servers.move_on(link.turn, fault);
+        }
         self.failures = failures_after(self.failures, lasted);
     }
 
-    /// One connection, or a pause before the next try.
+    /// One connection, or a pause before the next try: none while there is a server that was not
+    /// asked.
     async fn connect(&mut self) -> Result<(), Error> {
+        let count = self.client.servers();
+        if self.failures > 0 && self.failures.is_multiple_of(count) {
+            sleep(backoff::pause(self.failures / count - 1, None)).await;
+        }
         let servers = &self.client.inner.servers;
         let turn = servers.turn();
-        if self.failures > 0 {
-            sleep(backoff::pause(self.failures - 1, None)).await;
-        }
-        let attempt = self.client.inner.times.attempt;
+        let patience = self.client.brief(self.failures);
         let request = self.request(servers.base(turn))?;
-        let failure = match timeout(attempt, self.open(request)).await {
+        let failure = match timeout(patience, self.open(request, turn)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(failure)) => failure,
-            Err(_) => Failure::Unanswered(format!("no answer within {attempt:?}")),
+            Err(_) => Failure::Silent(format!("no answer within {patience:?}")),
         };
-        self.failures += 1;
-        self.client.inner.servers.move_on(turn);
+        self.failures = self.failures.saturating_add(1);
+        let fault = failure.of_the_server().unwrap_or(Fault::Unable);
+        self.client.inner.servers.move_on(turn, fault);
         let too_late = !self.connected && self.begun.elapsed() >= self.client.budget;
         if !(failure.may_pass() || failure.is_shed()) || too_late {
             return Err(failure.of_reading());
         }
-        if let Some(pause) = failure.retry_after() {
+        let asked_all = self.failures.is_multiple_of(count);
+        if let Some(pause) = failure.retry_after().filter(|_| asked_all) {
             sleep(pause.min(PAUSE_MAX)).await;
         }
         Ok(())
@@ -234,7 +269,7 @@ impl Reader {
         Ok(request)
     }
 
-    async fn open(&mut self, request: Request<Full<Bytes>>) -> Result<(), Failure> {
+    async fn open(&mut self, request: Request<Full<Bytes>>, turn: Turn) -> Result<(), Failure> {
         let opened = self.client.inner.transport.open(request).await;
         let answer = opened.map_err(|cut| match cut {
             Cut::NotSent(detail) => Failure::NotSent(detail),
@@ -243,7 +278,7 @@ impl Reader {
         let (head, body) = answer.into_parts();
         if !head.status.is_success() {
             let body = whole(body).await.map_err(Failure::Unanswered)?;
-            return Err(call::refusal(&Whole { status: head.status, headers: head.headers, body }));
+            return Err(refusal(&Whole { status: head.status, headers: head.headers, body }));
         }
         let text = |name| head.headers.get(name)?.to_str().ok();
         if !text("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
@@ -253,7 +288,8 @@ impl Reader {
         if self.position.is_none() {
             self.position = text("leasehold-revision").map(str::to_owned);
         }
-        self.link = Some(Link { opened: Instant::now(), body, parser: Parser::default() });
+        self.link = Some(Link { turn, opened: Instant::now(), body, parser: Parser::default() });
+        self.client.inner.servers.served(turn);
         self.connected = true;
         Ok(())
     }
@@ -326,18 +362,19 @@ fn is_later(revision: &str, position: &str) -> bool {
 }
 
 /// The next bytes of a connection.
-async fn piece(link: &mut Link, silence_max: Duration) -> Result<Bytes, String> {
+async fn piece(link: &mut Link, silence_max: Duration) -> Result<Bytes, Ended> {
     loop {
         let frame = timeout(silence_max, link.body.frame()).await;
-        let frame = frame.map_err(|_| format!("nothing came for {silence_max:?}"))?;
+        let frame =
+            frame.map_err(|_| Ended::silent(format!("nothing came for {silence_max:?}")))?;
         match frame {
             Some(Ok(frame)) => {
                 if let Ok(bytes) = frame.into_data() {
                     return Ok(bytes);
                 }
             }
-            Some(Err(error)) => return Err(error.to_string()),
-            None => return Err("the server ended the stream".to_owned()),
+            Some(Err(error)) => return Err(Ended::cut(error.to_string())),
+            None => return Err(Ended::cut("the server ended the stream")),
         }
     }
 }

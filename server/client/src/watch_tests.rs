@@ -31,7 +31,7 @@ async fn only_what_is_told_makes_up_for_failures() {
     // A server that is stopping tells where it stands, and no more.
     reader.block(block("9", "", None)).expect("legal");
     assert_eq!((reader.failures, reader.position.as_deref()), (3, Some("9")));
-    reader.cut("it stopped");
+    reader.cut(Ended::cut("it stopped"));
     assert_eq!(reader.failures, 4);
 
     for (event, data) in [("granted", GRANTED), (Gap::EVENT, GAP)] {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 impl Step<'_> {
     /// Grants the lock, queues the caller, or says who or what stands in the way.
     ///
-    /// Refusals are tested in this order: a repeat of an ended or different request; the lease;
-    /// the service's capacity; the holders; the bounds of the line; a wait that would never end.
+    /// Refusals are tested in this order: a repeat of an ended or different request; the hold
+    /// after a restore; the lease; the service's capacity; the holders; the bounds of the line; a wait that would never end.
     pub(crate) fn acquire(&mut self, asked: &Acquire) -> Outcome {
         let fingerprint = fingerprint(asked);
         let owner = self.interned(&asked.owner);
@@ -24,6 +24,9 @@ impl Step<'_> {
             if let Some(outcome) = self.repeat(&key, fingerprint, asked.wait) {
                 return outcome;
             }
+        }
+        if self.state.head.hold_ms > 0 {
+            return Outcome::Refused(Refusal::OnHold { hold_ms: self.state.head.hold_ms });
         }
         let checked = self.check_basis(asked).and_then(|()| self.check_capacity(asked));
         if let Err(refusal) = checked {

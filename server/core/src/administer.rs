@@ -1,6 +1,6 @@
 //! What operators do: each deed leaves a record, also where it was refused.
 
-use crate::command::{Action, Administer, EndedHow, Expected};
+use crate::command::{Action, Administer, EndedHow, Expected, Stage};
 use crate::ids::{LeaseId, Revision};
 use crate::limits::{DOMAINS_MAX, DomainLimits, DomainSettings};
 use crate::machine::Step;
@@ -20,8 +20,14 @@ impl Step<'_> {
                     Err(refusal) => Outcome::Refused(refusal),
                 }
             }
+            Action::ChangeCluster { .. } => Outcome::Done { more: false },
         };
-        let record = AuditRecord { order: order.clone(), result: AuditResult::of(&outcome) };
+        let result = match &order.action {
+            Action::ChangeCluster { stage: Stage::Begun, .. } => AuditResult::Begun,
+            Action::ChangeCluster { stage: Stage::Refused, .. } => AuditResult::Refused,
+            _ => AuditResult::of(&outcome),
+        };
+        let record = AuditRecord { order: order.clone(), result };
         self.emit(EventKind::Audited(Arc::new(record)));
         outcome
     }

@@ -187,6 +187,48 @@ pub enum Action {
         /// What must be there before.
         expected: Expected,
     },
+    /// Changes which nodes there are, or which one leads. That is a matter of the log itself, not
+    /// of this state: here it is only recorded.
+    ChangeCluster {
+        /// What is changed.
+        change: ClusterChange,
+        /// How far it has come.
+        stage: Stage,
+    },
+}
+
+/// A change of the nodes of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClusterChange {
+    /// A node becomes a learner.
+    Add {
+        /// Which one.
+        node: u64,
+    },
+    /// A learner gets a vote.
+    Promote {
+        /// Which one.
+        node: u64,
+    },
+    /// A node is no member any more.
+    Remove {
+        /// Which one.
+        node: u64,
+    },
+    /// Another node leads.
+    Transfer {
+        /// Which one, if it was named.
+        node: Option<u64>,
+    },
+}
+
+/// How far a change has come that this state does not decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It is about to be made.
+    Begun,
+    /// It was not made.
+    Refused,
 }
 
 /// What a change is conditional on.
@@ -337,4 +379,52 @@ pub enum Command {
         /// The tokens of the grants that it was told of.
         tokens: Vec<Token>,
     },
+    /// From here on the log may hold commands up to a version, as every member applies them.
+    RaiseLevel {
+        /// That version. One that is not above the present level changes nothing.
+        to: u16,
+    },
+    /// Whoever held a lock before the state was restored cannot believe in it any more, by the
+    /// leader's clock: from here on locks are granted.
+    EndHold {
+        /// The term of the decision.
+        term: u64,
+    },
+}
+
+impl Command {
+    /// The version that every cluster begins with.
+    pub const FIRST: u16 = 1;
+    /// The highest version that this build applies.
+    pub const NEWEST: u16 = 1;
+
+    /// The lowest version that a node must know to apply this one as it was meant.
+    ///
+    /// A command whose fields or effect change counts as a new one: what was written under the
+    /// old version keeps its effect, or nodes of two releases would disagree about one log. To
+    /// raise the level to a version takes a node that knows that version.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        match self {
+            Self::RaiseLevel { to } => *to,
+            Self::Acquire(_)
+            | Self::Release(_)
+            | Self::OpenLease(_)
+            | Self::Renew { .. }
+            | Self::EndLease { .. }
+            | Self::CancelWait { .. }
+            | Self::Administer(_)
+            | Self::Expire { .. }
+            | Self::EndDrained { .. }
+            | Self::PassOn { .. }
+            | Self::Detach { .. }
+            | Self::Leave { .. }
+            | Self::Continue { .. }
+            | Self::Trim { .. }
+            | Self::Found { .. }
+            | Self::SetLimits(_)
+            | Self::ConfirmEnded { .. }
+            | Self::EndHold { .. } => Self::FIRST,
+        }
+    }
 }

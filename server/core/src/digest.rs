@@ -89,6 +89,7 @@ impl Digest {
             Row::Head(head) => {
                 self.word(1).word(head.revision).word(head.last_token).word(head.last_ticket);
                 self.word(head.last_ended).word(head.at_ms);
+                self.word(u64::from(head.level)).word(head.hold_ms);
                 // In two halves, and nothing at all before there is a cluster.
                 if let Some(ClusterId(id)) = head.cluster {
                     self.word((id >> 64) as u64).word(id as u64);

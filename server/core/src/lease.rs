@@ -98,7 +98,7 @@ impl Step<'_> {
 
     /// Ends one lease as far as the budget goes; true when all is gone. From the first piece on
     /// the lease takes nothing more, is not renewed, and its tickets are not granted.
-    fn end_within(
+    pub(crate) fn end_within(
         &mut self,
         id: LeaseId,
         how: EndedHow,

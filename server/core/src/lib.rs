@@ -9,6 +9,7 @@
 //! | `administer`, `force` | what operators do, and its record |
 //! | `queue`, `deadlock`, `requests` | who is next; waits that can never end; repeats |
 //! | [`row`], `snapshot`, `import` | the state as a canonical stream, its digest, and back |
+//! | [`restore`] | what becomes of a state that was brought back from a backup |
 //! | [`view`], [`list`], [`standing`] | what readers see: one thing, a page, why somebody waits |
 //! | `index` | who has what, so that a page costs what it shows |
 //! | [`sound`](LockTable::sound) | the invariants as a function |
@@ -50,6 +51,7 @@ mod queue;
 mod release;
 mod renew;
 mod requests;
+pub mod restore;
 pub mod row;
 mod snapshot;
 mod sound;
@@ -66,5 +68,6 @@ pub use limits::Limits;
 pub use machine::LockTable;
 pub use name::{ClientId, Owner, Principal, RequestId, ResourceName};
 pub use outcome::{Applied, Event, EventKind, Outcome, Refusal};
-pub use snapshot::Frozen;
+pub use restore::Restore;
+pub use snapshot::{DIGEST_VERSION, Frozen};
 pub use sound::Breach;

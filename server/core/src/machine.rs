@@ -30,7 +30,7 @@ impl LockTable {
     pub fn apply(&mut self, header: Header, commands: &[Command]) -> Applied {
         self.state.head.at_ms = self.state.head.at_ms.max(header.at_ms);
         let mut events = Vec::with_capacity(commands.len() * 2);
-        let mut step = Step { state: &mut self.state, term: header.term, events: &mut events };
+        let mut step = Step::new(&mut self.state, header.term, &mut events);
         let outcomes = commands.iter().map(|command| step.run(command)).collect();
         Applied { outcomes, events }
     }
@@ -41,6 +41,12 @@ pub(crate) struct Step<'a> {
     pub(crate) state: &'a mut State,
     term: u64,
     events: &'a mut Vec<Event>,
+}
+
+impl<'a> Step<'a> {
+    pub(crate) fn new(state: &'a mut State, term: u64, events: &'a mut Vec<Event>) -> Self {
+        Self { state, term, events }
+    }
 }
 
 impl Step<'_> {
@@ -70,6 +76,8 @@ impl Step<'_> {
             Command::Found { cluster, limits } => self.found(*cluster, limits),
             Command::SetLimits(limits) => self.set_limits(limits),
             Command::ConfirmEnded { lease, tokens } => self.confirm_ended(*lease, tokens),
+            Command::RaiseLevel { to } => self.raise_level(*to),
+            Command::EndHold { .. } => self.end_hold(),
         }
     }
 
@@ -91,7 +99,8 @@ fn decided_in(command: &Command) -> Option<u64> {
         | Command::EndDrained { term, .. }
         | Command::PassOn { term, .. }
         | Command::Detach { term, .. }
-        | Command::Leave { term, .. } => Some(*term),
+        | Command::Leave { term, .. }
+        | Command::EndHold { term } => Some(*term),
         _ => None,
     }
 }

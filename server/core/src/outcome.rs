@@ -78,6 +78,10 @@ pub enum AuditResult {
     VersionDiffers,
     /// A bound was reached.
     Full,
+    /// It is about to be done, outside of this state.
+    Begun,
+    /// It was not done, outside of this state.
+    Refused,
 }
 
 /// One step of a cycle of waits.
@@ -197,6 +201,12 @@ pub enum Refusal {
     VersionDiffers {
         /// The present one; `None` if there is none.
         current: Option<Revision>,
+    },
+    /// The state was restored, and somebody may still believe in what was granted before.
+    OnHold {
+        /// For how long yet, in milliseconds: as the state has it from the leader's takeover on, or
+        /// as its clock says.
+        hold_ms: u64,
     },
     /// The command was decided in another term, or its subject changed since.
     Void,

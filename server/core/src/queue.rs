@@ -33,6 +33,11 @@ impl Step<'_> {
                 break;
             }
         }
+        self.drop_idle(resource);
+    }
+
+    /// A lock that nobody holds or waits for leaves no trace.
+    pub(crate) fn drop_idle(&mut self, resource: &ResourceName) {
         if self.state.locks.get(resource).is_some_and(Lock::is_idle) {
             self.state.locks.remove(resource);
         }

@@ -4,7 +4,7 @@
 //! requests and ended ones, each by key. Two equal states give equal streams, whatever
 //! happened on the way to them.
 
-use crate::command::{EndedHow, Metadata, Mode, PolicyVerdict};
+use crate::command::{Command, EndedHow, Metadata, Mode, PolicyVerdict};
 use crate::ids::{ClusterId, LeaseId, TicketId, Token};
 use crate::limits::{DomainSettings, Limits};
 use crate::name::{Owner, RequestId, ResourceName};
@@ -38,7 +38,7 @@ pub enum Row {
 }
 
 /// The counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// Which cluster this is; nothing before it is founded.
     pub cluster: Option<ClusterId>,
@@ -52,6 +52,26 @@ pub struct Head {
     pub last_ended: u64,
     /// The largest wall clock seen, in milliseconds.
     pub at_ms: u64,
+    /// The highest version of commands that the log may hold. See [`Command::version`].
+    pub level: u16,
+    /// After a restore: for how long a leader grants nothing from its takeover on, in
+    /// milliseconds.
+    pub hold_ms: u64,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self {
+            cluster: None,
+            revision: 0,
+            last_token: 0,
+            last_ticket: 0,
+            last_ended: 0,
+            at_ms: 0,
+            level: Command::FIRST,
+            hold_ms: 0,
+        }
+    }
 }
 
 /// A lease, without what is on it: grants and tickets name their lease.

@@ -3,8 +3,12 @@
 use crate::command::EndedHow;
 use crate::ids::{LeaseId, Token};
 use crate::machine::LockTable;
-use crate::row::{LeaseRow, LiveRequest, Row};
+use crate::row::{Head, LeaseRow, LiveRequest, Row};
 use crate::state::{Lease, Request, State};
+
+/// How [`Frozen::digest`] counts. Digests of different versions say nothing about each other, so
+/// this goes up with every change of what is fed into one.
+pub const DIGEST_VERSION: u16 = 1;
 
 /// A copy of the state at one instant. It shares what the table has not changed since.
 #[derive(Debug, Clone)]
@@ -58,6 +62,18 @@ impl Frozen {
             digest.row(&row);
         }
         digest.finish()
+    }
+
+    /// The highest version of commands that its log may hold.
+    #[must_use]
+    pub fn level(&self) -> u16 {
+        self.0.head.level
+    }
+
+    /// The counters in it.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.0.head
     }
 
     /// The number of the newest change in it.

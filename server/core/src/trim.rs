@@ -1,5 +1,5 @@
-//! Forgetting, and the limits: what is bounded by age or changed by a setting is a log entry, so
-//! that every node forgets and changes at the same one.
+//! Forgetting, the limits and the level: what is bounded by age or changed by a setting is a log
+//! entry, so that every node forgets and changes at the same one.
 
 use crate::ids::ClusterId;
 use crate::limits::Limits;
@@ -46,6 +46,14 @@ impl Step<'_> {
             self.state.limits = Arc::new(limits.clone());
             self.emit(EventKind::LimitsChanged);
         }
+        Outcome::Done { more: false }
+    }
+
+    /// It only rises: what an earlier entry was allowed to hold is in the log for good.
+    ///
+    /// Source: etcd's cluster version, Kafka's metadata.version.
+    pub(crate) fn raise_level(&mut self, to: u16) -> Outcome {
+        self.state.head.level = self.state.head.level.max(to);
         Outcome::Done { more: false }
     }
 }

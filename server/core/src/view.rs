@@ -85,6 +85,12 @@ impl LockTable {
         self.state.head.cluster
     }
 
+    /// The highest version of commands that the log may hold.
+    #[must_use]
+    pub fn level(&self) -> u16 {
+        self.state.head.level
+    }
+
     /// The newest token given out.
     #[must_use]
     pub fn last_token(&self) -> Token {
@@ -167,6 +173,11 @@ impl LockTable {
     #[must_use]
     pub fn sure_refusal(&self, asked: &Acquire) -> Option<Refusal> {
         let (state, limits) = (&self.state, &self.state.limits);
+        if state.head.hold_ms > 0 {
+            // A repeat of what has ended with the restore is told so.
+            let hold_ms = state.head.hold_ms;
+            return (!self.remembers(asked)).then_some(Refusal::OnHold { hold_ms });
+        }
         let lock = state.locks.get(&asked.resource);
         let queue_length = lock.map_or(0, Lock::line_len);
         let full = |bound, used: usize, max: u64| {
@@ -226,6 +237,15 @@ impl LockTable {
     pub fn position(&self, ticket: &Ticket) -> Option<usize> {
         let line = self.state.locks.get(&ticket.resource)?.line.as_ref()?;
         Some(line.all.range(..=crate::queue::place_of(ticket)).count())
+    }
+
+    /// Whether the request was made before, as far as that is known.
+    fn remembers(&self, asked: &Acquire) -> bool {
+        let owner = self.state.clients.get_key(&asked.owner);
+        let key = owner.zip(asked.request_id.as_ref());
+        key.is_some_and(|(owner, id)| {
+            self.state.requests.contains(&RequestKey { owner: owner.clone(), id: id.clone() })
+        })
     }
 
     /// The ticket or token of a request that is still live.

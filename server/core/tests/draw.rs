@@ -3,8 +3,8 @@
 
 use crate::line::{changed, order};
 use leasehold_core::command::{
-    Acquire, Action, Basis, Caller, Command, Expected, ForceWhen, GrantRef, Holding, LeftHow,
-    Metadata, Mode, OpenLease,
+    Acquire, Action, Basis, Caller, ClusterChange, Command, Expected, ForceWhen, GrantRef, Holding,
+    LeftHow, Metadata, Mode, OpenLease, Stage,
 };
 use leasehold_core::limits::{DomainLimits, Limits};
 use leasehold_core::name::{ClientId, Owner, Principal, RequestId, ResourceName};
@@ -174,8 +174,10 @@ impl Drawer {
                 cluster: ClusterId(1 + u128::from(seed.flags % 2)),
                 limits: Box::new(new_limits(seed, table.limits())),
             },
+            96..97 if seed.pick % 7 == 1 => Command::RaiseLevel { to: seed.flags % 4 },
             96..97 => Command::SetLimits(Box::new(new_limits(seed, table.limits()))),
             97..98 if seed.pick.is_multiple_of(5) => order(Action::RevokeLease { lease }),
+            97..98 if seed.pick.is_multiple_of(11) => change_cluster(seed),
             97..98 => set_domain(seed, table),
             _ => Command::ConfirmEnded {
                 lease,
@@ -330,6 +332,19 @@ fn force(seed: Seed, grant: Option<&Grant>, table: &LockTable) -> Command {
         token: token(grant, table),
         when: if seed.flags.is_multiple_of(2) { ForceWhen::Drain } else { ForceWhen::Now },
     })
+}
+
+/// Which changes nothing here.
+fn change_cluster(seed: Seed) -> Command {
+    let node = u64::from(seed.pick % 5);
+    let change = match seed.flags / 2 % 4 {
+        0 => ClusterChange::Add { node },
+        1 => ClusterChange::Promote { node },
+        2 => ClusterChange::Remove { node },
+        _ => ClusterChange::Transfer { node: (node > 0).then_some(node) },
+    };
+    let stage = if seed.flags.is_multiple_of(2) { Stage::Begun } else { Stage::Refused };
+    order(Action::ChangeCluster { change, stage })
 }
 
 /// With the right version, a wrong one, or none.

@@ -8,19 +8,19 @@
 //! cancel REQ by=A              detach TICKET N             leave TICKET N HOW
 //! expire ID ID ..              drained T                   passon T N
 //! trim ended=N history=N       limits k=N ..               domain D queue_max=N|none [if=N|absent]
-//! confirm ID T,T
+//! confirm ID T,T               level N                     unhold
 //! ```
 //!
 //! Whoever has no `as=` is of the principal `dev`. What a leader decides from its memory carries
 //! the present term unless `term=N` says another.
 
 use leasehold_core::command::{
-    Acquire, Action, Administer, Basis, Caller, Command, Expected, ForceWhen, GrantRef, Holding,
-    LeftHow, Metadata, Mode, OpenLease,
+    Acquire, Action, Administer, Basis, Caller, ClusterChange, Command, Expected, ForceWhen,
+    GrantRef, Holding, LeftHow, Metadata, Mode, OpenLease, Stage,
 };
 use leasehold_core::limits::{DomainLimits, Limits};
 use leasehold_core::name::{ClientId, Owner, Principal, RequestId, ResourceName};
-use leasehold_core::{ClusterId, LeaseId, Revision, TicketId, Token};
+use leasehold_core::{ClusterId, LeaseId, Restore, Revision, TicketId, Token};
 use std::sync::Arc;
 
 /// What stands on a line: words in order, and `key=value` pairs.
@@ -83,6 +83,17 @@ impl<'a> Words<'a> {
     }
 }
 
+/// Reads `ID floor=N [hold=N]`.
+pub(crate) fn restore(rest: &str, now_ms: u64) -> Restore {
+    let words = Words::of(rest);
+    Restore {
+        cluster: cluster(words.at(0)),
+        token_floor: words.number("floor").expect("floor="),
+        now_ms,
+        hold_ms: words.number("hold"),
+    }
+}
+
 /// Reads one command. `limits` are those in force, of which `limits k=v` changes some.
 pub(crate) fn parse(line: &str, term: u64, limits: &Limits) -> Command {
     let words = Words::of(line);
@@ -140,10 +151,16 @@ pub(crate) fn parse(line: &str, term: u64, limits: &Limits) -> Command {
             limits: domain_limits(&words),
             expected: expected(&words),
         }),
+        "cluster" => order(Action::ChangeCluster {
+            change: cluster_change(words.at(1), words.at(2)),
+            stage: if words.has("refused") { Stage::Refused } else { Stage::Begun },
+        }),
+        "unhold" => Command::EndHold { term },
         "confirm" => Command::ConfirmEnded {
             lease: lease(words.at(1)),
             tokens: words.at(2).split(',').map(|token| Token(number(token))).collect(),
         },
+        "level" => Command::RaiseLevel { to: number(words.at(1)) },
         other => panic!("no such command: {other:?} in {line:?}"),
     }
 }
@@ -261,4 +278,14 @@ fn request(text: &str) -> RequestId {
 
 fn resource(text: &str) -> ResourceName {
     ResourceName::parse(text).expect("legal name")
+}
+
+fn cluster_change(what: &str, node: &str) -> ClusterChange {
+    match what {
+        "add" => ClusterChange::Add { node: number(node) },
+        "promote" => ClusterChange::Promote { node: number(node) },
+        "remove" => ClusterChange::Remove { node: number(node) },
+        "transfer" => ClusterChange::Transfer { node: (node != "any").then(|| number(node)) },
+        other => panic!("no change of a cluster: {other}"),
+    }
 }

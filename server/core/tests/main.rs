@@ -6,6 +6,7 @@
 //! | `model` | random histories do what a second, naive table does |
 //! | `pages` | lists and standings say what looking at everything says |
 //! | `replay` | the same log gives the same state, also through a snapshot at any index |
+//! | `restored` | a state that was brought back issues no token twice, and holds nothing |
 //! | `cost` | the work of a command does not grow with the table |
 //!
 //! They share the words of the scenarios: `line` reads commands, `print` writes them, `show`
@@ -19,5 +20,6 @@ mod naive;
 mod pages;
 mod print;
 mod replay;
+mod restored;
 mod scenarios;
 mod show;

@@ -119,6 +119,7 @@ fn check(seed: &HistorySeed) -> Result<(), TestCaseError> {
             .or_else(|| watch.events(&applied, header, &before))
             .or_else(|| watch.line(&applied, &before, &table, &commands, seed.priorities))
             .or_else(|| pages::difference(&table, &naive))
+            .or_else(|| (table.level() != naive.level()).then(|| "another level".to_owned()))
             .or_else(|| repeat_changes(&table, header, &commands, &applied.outcomes))
             .or_else(|| {
                 (table.counts().ended != naive.ended_len()).then(|| "remembers too much".to_owned())

@@ -3,7 +3,7 @@
 
 use leasehold_core::command::{
     Acquire, Action, Administer, Basis, Caller, Command, EndedHow, Expected, ForceWhen, GrantRef,
-    LeftHow, Metadata, Mode,
+    LeftHow, Metadata, Mode, Stage,
 };
 use leasehold_core::limits::{DomainLimits, DomainSettings, Limits};
 use leasehold_core::name::{Owner, RequestId, ResourceName};
@@ -46,6 +46,7 @@ struct Ended {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Naive {
     cluster: Option<ClusterId>,
+    level: u16,
     limits: Limits,
     domains: BTreeMap<String, DomainSettings>,
     now_ms: u64,
@@ -65,7 +66,11 @@ pub(crate) struct Naive {
 
 impl Naive {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+        Self { limits, level: Command::FIRST, ..Self::default() }
+    }
+
+    pub(crate) fn level(&self) -> u16 {
+        self.level
     }
 
     pub(crate) fn apply(&mut self, header: Header, commands: &[Command]) -> Applied {
@@ -151,12 +156,18 @@ impl Naive {
                 }
                 DONE
             }
+            // Histories are not restored, so nothing is on hold.
+            Command::EndHold { .. } => Err(Refusal::Void),
             Command::ConfirmEnded { lease, tokens } => {
                 self.living(*lease).map(|_| ()).and_then(|()| {
                     let lease = self.leases.get_mut(lease).ok_or(Refusal::LeaseUnknown)?;
                     lease.lost.retain(|lost| !tokens.contains(&lost.token));
                     DONE
                 })
+            }
+            Command::RaiseLevel { to } => {
+                self.level = self.level.max(*to);
+                DONE
             }
         };
         result.unwrap_or_else(Outcome::Refused)
@@ -834,8 +845,13 @@ impl Naive {
             Action::SetDomain { domain, limits, expected } => {
                 self.set_domain(domain, *limits, *expected)
             }
+            Action::ChangeCluster { .. } => DONE,
         };
         let result = match &done {
+            Ok(_) if matches!(order.action, Action::ChangeCluster { stage: Stage::Begun, .. }) => {
+                AuditResult::Begun
+            }
+            Ok(_) if matches!(order.action, Action::ChangeCluster { .. }) => AuditResult::Refused,
             Ok(_) => AuditResult::Done,
             Err(Refusal::NotLive) => AuditResult::NotLive,
             Err(Refusal::VersionDiffers { .. }) => AuditResult::VersionDiffers,

@@ -1,7 +1,8 @@
 //! A command as a line that `line` reads back, so that a random failure can be pasted.
 
 use leasehold_core::command::{
-    Acquire, Action, Basis, Caller, Command, Expected, ForceWhen, GrantRef, LeftHow, Metadata, Mode,
+    Acquire, Action, Basis, Caller, ClusterChange, Command, Expected, ForceWhen, GrantRef, LeftHow,
+    Metadata, Mode, Stage,
 };
 use leasehold_core::limits::Limits;
 use leasehold_core::name::Owner;
@@ -15,7 +16,8 @@ pub(crate) fn line(command: &Command, term: u64) -> String {
         | Command::EndDrained { term, .. }
         | Command::PassOn { term, .. }
         | Command::Detach { term, .. }
-        | Command::Leave { term, .. } => Some(*term),
+        | Command::Leave { term, .. }
+        | Command::EndHold { term } => Some(*term),
         _ => None,
     };
     if let Some(decided) = decided.filter(|decided| *decided != term) {
@@ -55,10 +57,12 @@ fn body(command: &Command) -> String {
             format!("found {cluster} {}", all_limits(limits))
         }
         Command::SetLimits(limits) => format!("limits {}", all_limits(limits)),
+        Command::EndHold { .. } => "unhold".to_owned(),
         Command::ConfirmEnded { lease, tokens } => {
             let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();
             format!("confirm {:x} {}", lease.0, tokens.join(","))
         }
+        Command::RaiseLevel { to } => format!("level {to}"),
     }
 }
 
@@ -116,6 +120,17 @@ pub(crate) fn action(action: &Action) -> String {
                 Expected::Version(version) => format!(" if={version}"),
             };
             format!("domain {domain}{limits}{expected}")
+        }
+        Action::ChangeCluster { change, stage } => {
+            let change = match change {
+                ClusterChange::Add { node } => format!("add {node}"),
+                ClusterChange::Promote { node } => format!("promote {node}"),
+                ClusterChange::Remove { node } => format!("remove {node}"),
+                ClusterChange::Transfer { node } => node
+                    .map_or_else(|| "transfer any".to_owned(), |node| format!("transfer {node}")),
+            };
+            let refused = if *stage == Stage::Refused { " refused" } else { "" };
+            format!("cluster {change}{refused}")
         }
     }
 }

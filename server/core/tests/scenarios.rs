@@ -10,8 +10,10 @@
 //! times A..B CMD  one entry for each number, put in for {} (decimal) or {x} (hexadecimal);
 //!                 only counts come out
 //! show R          the line for a resource
+//! level           the version of commands that is in force
 //! lost ID         what a lease lost without its client's doing
 //! counter token=N pretends that N tokens were given out
+//! restore ID floor=N [hold=N]  brings the state back as the beginning of another cluster
 //! ```
 //!
 //! What came out is indented: `= outcome`, then `* revision: event`. After every entry the table
@@ -95,12 +97,14 @@ impl Run {
         let text = text.strip_prefix("+ ").unwrap_or(text);
         match text.split_once(' ') {
             _ if text.is_empty() || text.starts_with('#') => {}
+            None if text == "level" => self.say(&self.table.level().to_string()),
             Some(("at", at_ms)) => self.header.at_ms = line::number(at_ms),
             Some(("term", term)) => self.header.term = line::number(term),
             Some(("times", rest)) => self.times(rest),
             Some(("show", name)) => self.show(name),
             Some(("lost", id)) => self.lost(id),
             Some(("counter", rest)) => self.pretend(rest),
+            Some(("restore", rest)) => self.restore(rest),
             _ => {
                 self.entry.push(line::parse(text, self.header.term, self.table.limits()));
                 if !joined {
@@ -185,6 +189,19 @@ impl Run {
             .map(|lost| format!("{}#{} {:?}", lost.resource, lost.token, lost.how))
             .collect();
         self.say(&format!("[{}]", lost.join(", ")));
+    }
+
+    fn restore(&mut self, rest: &str) {
+        let restore = line::restore(rest, self.header.at_ms);
+        let restoring = match self.table.restore(&restore) {
+            Ok(restoring) => restoring,
+            Err(why) => return self.say(&format!("= refused: {why}")),
+        };
+        let events: Vec<_> = restoring.flatten().collect();
+        for event in &events {
+            self.say(&format!("* {}", show::event(event)));
+        }
+        self.apply(&[]);
     }
 
     fn pretend(&mut self, rest: &str) {

@@ -65,6 +65,7 @@ fn why(refusal: &Refusal) -> String {
             "version is {}",
             current.map_or("none".to_owned(), |version| version.to_string())
         ),
+        Refusal::OnHold { hold_ms } => format!("on hold for {hold_ms}"),
         Refusal::Void => "void".to_owned(),
     }
 }

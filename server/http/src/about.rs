@@ -42,6 +42,7 @@ pub(crate) async fn attention(ask: Ask) -> Answered {
     let seen = Seen {
         leader: ask.node().leader().is_some(),
         storage_full: stats.storage_full,
+        hold_ms: stats.hold_ms,
         panics: ask.app.metrics.panics.get(),
         usage: &usage,
     };
@@ -51,7 +52,8 @@ pub(crate) async fn attention(ask: Ask) -> Answered {
 /// `GET /v1/config`
 pub(crate) async fn config(ask: Ask) -> Answered {
     ask.query(&[])?;
-    Ok(Answer::json(&wire::Config { settings: ask.app.shown.clone() }).unstored())
+    let settings = (ask.app.shown)(&ask.node().limits());
+    Ok(Answer::json(&wire::Config { settings }).unstored())
 }
 
 /// The bounds of the rim.

@@ -10,6 +10,8 @@ pub(crate) enum Gives {
     Json,
     /// Server-sent events.
     Events,
+    /// A file.
+    File,
 }
 
 impl Gives {
@@ -20,6 +22,7 @@ impl Gives {
             Self::Events => {
                 &["*/*", "text/*", "text/event-stream", "application/*", "application/json"]
             }
+            Self::File => &["*/*", "application/*", "application/octet-stream", "application/json"],
         }
     }
 
@@ -27,6 +30,7 @@ impl Gives {
         match self {
             Self::Json => ("the answer is JSON", "application/json, application/problem+json"),
             Self::Events => ("the answer is a stream of events", "text/event-stream"),
+            Self::File => ("the answer is a file", "application/octet-stream"),
         }
     }
 }

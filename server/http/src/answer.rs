@@ -70,7 +70,15 @@ impl Answer {
     pub(crate) fn events(
         chunks: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
     ) -> Self {
-        Self::new(Content::Stream(chunks.boxed()), EVENTS).unstored()
+        Self::stream(chunks, EVENTS)
+    }
+
+    /// Anything that is sent as it is made.
+    pub(crate) fn stream(
+        chunks: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+        content_type: HeaderValue,
+    ) -> Self {
+        Self::new(Content::Stream(chunks.boxed()), content_type).unstored()
     }
 
     fn new(body: Content, content_type: HeaderValue) -> Self {

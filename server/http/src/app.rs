@@ -4,6 +4,7 @@ use crate::caller::Caller;
 use crate::forward::Onward;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
+use leasehold_core::Limits;
 use leasehold_node::Node;
 use leasehold_wire::Setting;
 use prometheus::Registry;
@@ -11,6 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
+
+/// The settings of the whole node with the limits in force, without secrets.
+pub type Shown = Arc<dyn Fn(&Limits) -> Vec<Setting<'static>> + Send + Sync>;
 
 /// One a server, shared by its workers.
 pub(crate) struct App {
@@ -23,7 +27,7 @@ pub(crate) struct App {
     /// Who everybody is while authentication is off.
     pub(crate) anonymous: Caller,
     /// The settings of the whole node, for those who ask.
-    pub(crate) shown: Vec<Setting<'static>>,
+    pub(crate) shown: Shown,
     pub(crate) started: Instant,
     stopping: watch::Sender<bool>,
 }
@@ -34,7 +38,7 @@ impl App {
         node: Node,
         registry: Registry,
         metrics: Metrics,
-        shown: Vec<Setting<'static>>,
+        shown: Shown,
     ) -> Self {
         let (anonymous, onward) = (Caller::anonymous(), Arc::new(node.clone()));
         let (stopping, started) = (watch::Sender::new(false), Instant::now());

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a handler is given.
+#[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) app: Arc<App>,
     pub(crate) head: Head,

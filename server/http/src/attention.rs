@@ -8,6 +8,7 @@ use leasehold_wire::{Concern, Severity};
 pub(crate) struct Seen<'a> {
     pub(crate) leader: bool,
     pub(crate) storage_full: bool,
+    pub(crate) hold_ms: u64,
     pub(crate) panics: u64,
     pub(crate) usage: &'a [Usage],
 }
@@ -20,7 +21,7 @@ const ROLLING: &[&str] = &["history_max", "remembered_max"];
 
 /// The worst first.
 pub(crate) fn concerns(seen: &Seen<'_>) -> Vec<Concern<'static>> {
-    let mut concerns: Vec<_> = [no_leader(seen), storage_full(seen), panicked(seen)]
+    let mut concerns: Vec<_> = [no_leader(seen), storage_full(seen), on_hold(seen), panicked(seen)]
         .into_iter()
         .flatten()
         .chain(seen.usage.iter().filter_map(near))
@@ -49,6 +50,18 @@ fn storage_full(seen: &Seen<'_>) -> Option<Concern<'static>> {
                   Free some space on it."
             .into(),
         value: 1,
+        threshold: 0,
+    })
+}
+
+fn on_hold(seen: &Seen<'_>) -> Option<Concern<'static>> {
+    (seen.hold_ms > 0).then(|| Concern {
+        severity: Severity::Warning,
+        code: "on_hold".into(),
+        message: "The service was restored, and nothing is granted while somebody may still \
+                  believe in a lock from before. It ends by itself."
+            .into(),
+        value: seen.hold_ms,
         threshold: 0,
     })
 }
@@ -93,17 +106,19 @@ mod tests {
         concerns(seen).into_iter().map(|one| (one.severity, one.code.into_owned())).collect()
     }
 
-    const WELL: Seen<'_> = Seen { leader: true, storage_full: false, panics: 0, usage: &[] };
+    const WELL: Seen<'_> =
+        Seen { leader: true, storage_full: false, hold_ms: 0, panics: 0, usage: &[] };
 
     #[test]
     fn all_is_well_until_something_is_not() {
         assert_eq!(codes(&WELL), []);
         assert_eq!(
-            codes(&Seen { leader: false, storage_full: true, panics: 2, ..WELL }),
+            codes(&Seen { leader: false, storage_full: true, hold_ms: 9, panics: 2, usage: &[] }),
             [
                 (Severity::Critical, "no_leader".to_owned()),
                 (Severity::Critical, "storage_full".to_owned()),
                 (Severity::Warning, "handler_panicked".to_owned()),
+                (Severity::Warning, "on_hold".to_owned()),
             ]
         );
     }

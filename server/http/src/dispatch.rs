@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::ask::{self, Ask};
 use crate::caller::Caller;
 use crate::fault::Fault;
+use crate::forward::Passed;
 use crate::head::{Head, TRACE_PARENT};
 use crate::link::Link;
 use crate::metrics::{Metrics, RouteMetrics, UNKNOWN_ROUTE};
@@ -143,11 +144,25 @@ async fn serve(
     }
     let ask = Ask { app: Arc::clone(app), head: Head::of(http), body, caller, call };
     match forward::elsewhere(app, route, &ask.head) {
-        Some(leader) => {
-            let answer = guarded(app, forward::pass_on(route, ask)).await?;
-            Ok(Told::Passed { leader, answer })
-        }
+        Some(leader) => pass_on(app, route, ask, leader).await,
         None => guarded(app, (route.handler)(ask)).await.map(Told::Own),
+    }
+}
+
+/// Has the leader answer, whoever that is by the time it does.
+async fn pass_on(
+    app: &Arc<App>,
+    route: &'static Route,
+    ask: Ask,
+    leader: u64,
+) -> Result<Told, Fault> {
+    match guarded(app, forward::pass_on(route, &ask, leader)).await? {
+        Passed::Answered { leader, answer } => Ok(Told::Passed { leader, answer }),
+        Passed::Here { doubt } => {
+            let answered = guarded(app, (route.handler)(ask.clone())).await.map(Told::Own);
+            answered
+                .map_err(|fault| if doubt { forward::doubted(route, &ask, fault) } else { fault })
+        }
     }
 }
 
@@ -210,6 +225,12 @@ fn enter(
 
 /// Whether a caller may ask this now, whichever node it reached.
 pub(crate) fn admit(app: &App, route: &Route, caller: &Caller) -> Result<(), Fault> {
+    // What is not applied yet must not be answered from.
+    if route.class != Class::Ops
+        && let Some(what) = app.node.waits_for()
+    {
+        return Err(Fault::not_ready(Some(&what)));
+    }
     if !caller.role.may(route.permission) {
         return Err(Fault::forbidden());
     }

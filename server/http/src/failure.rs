@@ -1,4 +1,7 @@
-//! Every failure of the node to its status, code and fields. Decided here and nowhere else.
+//! Every failure of the node to its status, code and fields. Decided here, for changes to the
+//! cluster in `cluster`, and nowhere else.
+
+pub(crate) mod cluster;
 
 use crate::fault::Fault;
 use crate::to_wire;
@@ -9,6 +12,9 @@ use leasehold_wire::{self as wire, Code, Problem, Time};
 
 /// When to come back if the reason is gone within moments.
 const SOON_MS: u64 = 1_000;
+/// When to come back during an election: they end within one or two seconds, and whoever comes
+/// back late waits for longer than the service does.
+const ELECTION_MS: u64 = 250;
 /// When to come back if somebody has to make room first.
 const LATER_MS: u64 = 5_000;
 
@@ -30,8 +36,19 @@ pub(crate) fn problem(failure: Failure) -> Problem<'static> {
         }
         Failure::WaitTimeout(timeout) => wait_timeout(&timeout),
         Failure::Gone(gone) => self::gone(gone),
-        Failure::NoLeader => soon(Code::NoLeader, "nobody leads the cluster at the moment"),
+        Failure::NoLeader => no_leader("nobody leads the cluster at the moment"),
         Failure::NotReady => soon(Code::NotReady, "the node has not applied its log yet"),
+        Failure::AboveLevel { needs, level } => retry(
+            LATER_MS,
+            Problem::new(
+                503,
+                Code::NotReady,
+                format!(
+                    "this takes commands of version {needs}, and the cluster is at {level} until \
+                     all of its members are upgraded"
+                ),
+            ),
+        ),
         Failure::Overloaded => soon(Code::Overloaded, "the node has too much to do"),
         Failure::OutcomeUnknown { request_id } => outcome_unknown(request_id.as_ref()),
         Failure::StorageFull => retry(
@@ -117,9 +134,18 @@ fn refused(refusal: Refusal) -> Problem<'static> {
             }
         }
         Refusal::NotWaiting => Problem::new(404, Code::NotFound, "no such request waits"),
+        Refusal::OnHold { hold_ms } => {
+            let detail = "the service was restored; nothing is granted while somebody may still \
+                          believe in a lock from before";
+            retry(hold_ms.max(50), Problem::new(503, Code::NotReady, detail))
+        }
         // The leader changed between decision and effect; what was asked did not happen.
-        Refusal::Void => soon(Code::NoLeader, "the leader changed; nothing was done"),
+        Refusal::Void => no_leader("the leader changed; nothing was done"),
     }
+}
+
+fn no_leader(detail: &'static str) -> Problem<'static> {
+    retry(ELECTION_MS, Problem::new(503, Code::NoLeader, detail))
 }
 
 fn blocked(blockers: &Blockers) -> Problem<'static> {
@@ -246,7 +272,7 @@ fn outcome_unknown(request_id: Option<&leasehold_core::RequestId>) -> Problem<'s
 
 /// For a request that only looks, and may have been looked at without its answer coming back.
 pub(crate) fn leader_silent() -> Problem<'static> {
-    soon(Code::NoLeader, "the node that leads did not answer; nothing was changed")
+    no_leader("the node that leads did not answer; nothing was changed")
 }
 
 fn soon(code: Code, detail: &'static str) -> Problem<'static> {

@@ -64,11 +64,13 @@ const HOLDER: &str =
 fn what_the_node_cannot_decide() {
     let id = RequestId::parse("r-1").expect("legal");
     let soon = "{retry_after_ms:1000}";
-    check(Failure::NoLeader, 503, Code::NoLeader, soon);
+    check(Failure::NoLeader, 503, Code::NoLeader, "{retry_after_ms:250}");
     check(Failure::NotReady, 503, Code::NotReady, soon);
     check(Failure::Overloaded, 503, Code::Overloaded, soon);
     check(Failure::ShuttingDown, 503, Code::ShuttingDown, soon);
-    check(Failure::StorageFull, 503, Code::StorageFull, "{retry_after_ms:5000}");
+    let later = "{retry_after_ms:5000}";
+    check(Failure::StorageFull, 503, Code::StorageFull, later);
+    check(Failure::AboveLevel { needs: 2, level: 1 }, 503, Code::NotReady, later);
     check(Failure::DeadlinePassed, 408, Code::RequestTimeout, "{}");
     check(Failure::AnswerTooLarge, 400, Code::InvalidRequest, "{field:limit}");
     check(Failure::Internal("disk".into()), 500, Code::Internal, "{}");
@@ -219,7 +221,8 @@ fn a_request_that_does_not_fit() {
         (Refusal::NotOwner, 403, Code::Forbidden, "{field:lease_id}"),
         (Refusal::RequestReused, 422, Code::RequestIdReused, "{field:request_id}"),
         (Refusal::NotWaiting, 404, Code::NotFound, "{}"),
-        (Refusal::Void, 503, Code::NoLeader, "{retry_after_ms:1000}"),
+        (Refusal::OnHold { hold_ms: 900 }, 503, Code::NotReady, "{retry_after_ms:900}"),
+        (Refusal::Void, 503, Code::NoLeader, "{retry_after_ms:250}"),
     ];
     for (refusal, status, code, expected) in refusals {
         check(Failure::Refused(refusal), status, code, expected);

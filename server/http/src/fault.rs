@@ -53,8 +53,13 @@ impl Fault {
         problem.into()
     }
 
-    pub(crate) fn not_ready() -> Self {
-        let mut problem = Problem::new(503, Code::NotReady, "the node is not ready to serve");
+    /// `waits_for` says what has to come first.
+    pub(crate) fn not_ready(waits_for: Option<&str>) -> Self {
+        let detail = match waits_for {
+            Some(what) => format!("the node is not ready to serve: it waits for {what}"),
+            None => "the node is not ready to serve".to_owned(),
+        };
+        let mut problem = Problem::new(503, Code::NotReady, detail);
         problem.retry_after_ms = Some(1_000);
         problem.into()
     }

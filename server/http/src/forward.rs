@@ -1,8 +1,11 @@
 //! Requests that only the leader can answer, on their way from here to it.
 //!
 //! The way itself is the node's. What is decided here is which requests take it, what is told of
-//! their clients, and what these are answered when it leads nowhere. Nothing is sent twice: the
-//! client knows whether its request is safe to repeat.
+//! their clients, and what these are answered when it leads nowhere.
+//!
+//! When the leader is lost on the way, nobody knows whether it has done what was asked. What may be
+//! done twice, because it names its request or is the same done twice, is then sent to the next
+//! leader; of everything else the client is told, who knows whether it may be repeated.
 
 use crate::app::App;
 use crate::ask::Ask;
@@ -28,6 +31,9 @@ pub(crate) trait Onward: Send + Sync {
     fn age(&self) -> Option<Duration>;
     /// Brings a request to the leader. Dropping the future tells it that the client is gone.
     fn forward(&self, request: Forwarded) -> BoxFuture<'static, Result<ForwardedAnswer, Failure>>;
+    /// Waits until another node leads than `before`, or this one does; says whether that came about
+    /// in time.
+    fn led_anew(&self, before: u64, within: Duration) -> BoxFuture<'static, bool>;
 }
 
 impl Onward for Node {
@@ -47,10 +53,18 @@ impl Onward for Node {
         let node = self.clone();
         Box::pin(async move { Self::forward(&node, request).await })
     }
+
+    fn led_anew(&self, before: u64, within: Duration) -> BoxFuture<'static, bool> {
+        let node = self.clone();
+        Box::pin(async move { Self::led_anew(&node, Some(before), within).await })
+    }
 }
 
 /// How long a stopping node still waits for the answers to what it passed on.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a request that lost its leader waits for the next one: longer than most elections take,
+/// and shorter than clients wait for an answer.
+const NEXT_LEADER_WITHIN: Duration = Duration::from_secs(3);
 
 /// Whether the leader has to answer this.
 pub(crate) fn is_leaders(route: &Route, head: &Head) -> bool {
@@ -70,20 +84,87 @@ pub(crate) fn elsewhere(app: &App, route: &Route, head: &Head) -> Option<u64> {
     app.onward.leader().filter(|leader| *leader != app.node.id())
 }
 
+/// What became of a request that was passed on.
+pub(crate) enum Passed {
+    /// This node answered.
+    Answered { leader: u64, answer: ForwardedAnswer },
+    /// Nobody did, and by now this node leads: it answers itself. `doubt`: somebody may have done
+    /// what was asked already.
+    Here { doubt: bool },
+}
+
 /// Passes a request on and waits for its answer.
-pub(crate) async fn pass_on(route: &Route, ask: Ask) -> Result<ForwardedAnswer, Fault> {
+pub(crate) async fn pass_on(route: &Route, ask: &Ask, leader: u64) -> Result<Passed, Fault> {
     let mut counted = ask.app.metrics.passing_on();
     let told = tokio::select! {
         biased;
-        told = ask.app.onward.forward(forwarded(&ask)) => told,
+        told = send(route, ask, leader) => told,
         () = stopped(&ask.app) => Err(Failure::OutcomeUnknown { request_id: None }),
     };
     counted.ended(match &told {
-        Ok(_) => "answered",
-        Err(Failure::OutcomeUnknown { .. }) => "no_answer",
+        Ok(Passed::Answered { .. }) => "answered",
+        Ok(Passed::Here { .. }) | Err(Failure::OutcomeUnknown { .. }) => "no_answer",
         Err(_) => "not_sent",
     });
-    told.map_err(|failure| unanswered(route, &ask, failure))
+    told.map_err(|failure| unanswered(route, ask, failure))
+}
+
+/// Sends a request to whoever leads: once, or until there is an answer where that is safe.
+async fn send(route: &Route, ask: &Ask, mut leader: u64) -> Result<Passed, Failure> {
+    let unknown = || Failure::OutcomeUnknown { request_id: None };
+    let onward = &ask.app.onward;
+    let mut doubt = false;
+    loop {
+        let told = onward.forward(forwarded(ask)).await;
+        match told {
+            // Of what was sent before, one who cannot serve says nothing.
+            Ok(answer) if doubt && answer.status == 503 => {}
+            Ok(answer) => return Ok(Passed::Answered { leader, answer }),
+            Err(Failure::OutcomeUnknown { .. }) if is_safe_to_repeat(route, ask) => doubt = true,
+            Err(_) if doubt => {}
+            Err(failure) => return Err(failure),
+        }
+        if !onward.led_anew(leader, patience(ask)).await {
+            return Err(unknown());
+        }
+        if onward.leads() {
+            return Ok(Passed::Here { doubt });
+        }
+        leader = onward.leader().ok_or_else(unknown)?;
+    }
+}
+
+/// How long the next leader is waited for.
+fn patience(ask: &Ask) -> Duration {
+    let deadline = ask.call.deadline;
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    left.map_or(NEXT_LEADER_WITHIN, |left| left.min(NEXT_LEADER_WITHIN))
+}
+
+/// Whether a request does the same done twice as done once: it looks, it names what it ends or
+/// renews, or it has an id by which the service knows it again.
+fn is_safe_to_repeat(route: &Route, ask: &Ask) -> bool {
+    const BY_NATURE: [&str; 6] = [
+        "release-lock",
+        "renew-lock",
+        "keep-alive",
+        "keep-alive-many",
+        "cancel-wait",
+        "fence-check",
+    ];
+    match route.name {
+        "acquire-lock" => request_id_of(ask).is_some(),
+        name => route.class == Class::Read || BY_NATURE.contains(&name),
+    }
+}
+
+/// The answer of this node to a request that another one may have done already: that it cannot
+/// serve would be understood as that nothing was done.
+pub(crate) fn doubted(route: &Route, ask: &Ask, fault: Fault) -> Fault {
+    if fault.problem.status == 503 {
+        return unanswered(route, ask, Failure::OutcomeUnknown { request_id: None });
+    }
+    fault
 }
 
 /// Returns a moment after the node began to stop.

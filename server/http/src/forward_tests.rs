@@ -4,7 +4,7 @@ use super::*;
 use crate::dispatch;
 use crate::routes::{self, Serves, TABLE};
 use crate::server;
-use crate::testing::{Alone, Leader, News, alone};
+use crate::testing::{Alone, Leader, News, alone, alone_with};
 use actix_web::http::header::HeaderMap;
 use actix_web::http::{Method, StatusCode};
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
@@ -213,6 +213,105 @@ async fn a_request_without_an_answer_is_told_what_is_known_of_it() {
         assert!(alone.news.try_recv().is_err(), "it was sent once");
         alone.app.node.shutdown().await;
     }
+}
+
+fn lost(id: u64) -> Leader {
+    Leader::Fails(id, Failure::OutcomeUnknown { request_id: None })
+}
+
+/// How often something was sent, and that it was the same each time.
+fn sent(alone: &mut Alone) -> usize {
+    let mut bodies = Vec::new();
+    while let Ok(news) = alone.news.try_recv() {
+        if let News::Asked(asked) = news {
+            bodies.push((asked.method, asked.target, asked.headers, asked.body));
+        }
+    }
+    assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]), "{bodies:?}");
+    bodies.len()
+}
+
+#[actix_web::test]
+async fn what_may_be_done_twice_is_sent_to_the_next_leader() {
+    let body = r#"{"resource":"r","token":1}"#;
+    let safe = [
+        post("/v1/acquire-lock", ACQUIRE),
+        post("/v1/acquire-lock", body).insert_header(("Idempotency-Key", "q")),
+        post("/v1/release-lock", body),
+        post("/v1/renew-lock", body),
+        post("/v1/leases/0a/keep-alive", "{}"),
+        post("/v1/leases/keep-alive", "{}"),
+        post("/v1/cancel-wait", "{}"),
+        post("/v1/fence/check", body),
+        TestRequest::with_uri("/v1/lock?resource=r"),
+        TestRequest::with_uri("/v1/audit"),
+    ];
+    for request in safe {
+        let unreached = Leader::Fails(6, Failure::NoLeader);
+        let deposed = Leader::Answers(7, answer(503, r#"{"code":"no_leader"}"#));
+        let next = Leader::Answers(8, answer(200, "{}"));
+        let mut alone = alone_with([lost(5), unreached, deposed, next]).await;
+        let told = ask(&alone, request).await;
+        assert_eq!((told.status, told.header("leasehold-leader")), (StatusCode::OK, vec!["8"]));
+        assert_eq!(sent(&mut alone), 4);
+        alone.app.node.shutdown().await;
+    }
+}
+
+#[actix_web::test]
+async fn what_may_not_is_sent_once() {
+    let body = r#"{"resource":"r","token":1}"#;
+    let unsafe_ones = [
+        post("/v1/acquire-lock", body),
+        post("/v1/acquire-lock", "{\"request_id\":1}"),
+        post("/v1/leases", "{}"),
+        post("/v1/lock/force-release", "{}"),
+        post("/v1/batch", "{}"),
+        post("/v1/cluster/remove", "{}"),
+        post("/v1/domains?domain=d", "{}").method(Method::PUT),
+        TestRequest::delete().uri("/v1/leases/0a"),
+    ];
+    for request in unsafe_ones {
+        let mut alone = alone_with([lost(5), Leader::Answers(8, answer(200, "{}"))]).await;
+        let told = ask(&alone, request).await;
+        assert_eq!(told.problem().code, Code::OutcomeUnknown);
+        assert_eq!(sent(&mut alone), 1);
+        alone.app.node.shutdown().await;
+    }
+}
+
+#[actix_web::test]
+async fn one_who_cannot_serve_does_not_settle_what_another_may_have_done() {
+    let deposed = || Leader::Answers(7, answer(503, r#"{"code":"no_leader"}"#));
+    let mut alone = alone_with([lost(5), deposed()]).await;
+    let told = ask(&alone, post("/v1/acquire-lock", ACQUIRE)).await;
+    let problem = told.problem();
+    let expected = (Code::OutcomeUnknown, Some("q1"));
+    assert_eq!((problem.code, problem.request_id.as_deref()), expected);
+    assert_eq!(sent(&mut alone), 2);
+    alone.app.node.shutdown().await;
+
+    // Nothing was sent before: it is as it says.
+    let alone = self::alone(deposed()).await;
+    let told = ask(&alone, post("/v1/acquire-lock", ACQUIRE)).await;
+    assert_eq!((told.status.as_u16(), &told.body[..]), (503, &br#"{"code":"no_leader"}"#[..]));
+    alone.app.node.shutdown().await;
+}
+
+#[actix_web::test]
+async fn a_node_that_becomes_the_leader_answers_what_it_had_passed_on() {
+    let mut alone = alone_with([lost(5), Leader::Here]).await;
+    let body = r#"{"resource":"r","client_id":"c","ttl_ms":10000,"request_id":"q1"}"#;
+    let told = ask(&alone, post("/v1/acquire-lock", body)).await;
+    assert_eq!((told.status, told.header("leasehold-leader").len()), (StatusCode::OK, 0));
+    assert_eq!(sent(&mut alone), 1);
+    // Stopped, it cannot serve: that does not say that nothing was done.
+    alone.app.node.shutdown().await;
+    let mut alone = alone_with([lost(5), Leader::Here]).await;
+    alone.app.node.shutdown().await;
+    let told = ask(&alone, post("/v1/acquire-lock", body)).await;
+    assert_eq!(told.problem().code, Code::OutcomeUnknown);
+    assert_eq!(sent(&mut alone), 1);
 }
 
 #[actix_web::test]

@@ -6,7 +6,7 @@ use leasehold_core::limits::DomainLimits;
 use leasehold_core::name::NameError;
 use leasehold_core::{ClientId, LeaseId, Limits, Owner, RequestId, ResourceName, Token};
 use leasehold_node::{Node, Operation};
-use leasehold_wire::{self as wire, Invalid};
+use leasehold_wire::{self as wire, Invalid, schema};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -199,6 +199,27 @@ pub(crate) fn reason(text: &str) -> Result<Arc<str>, Invalid> {
 /// An operator's words, where they may be left out.
 pub(crate) fn reason_or_none(text: Option<&str>) -> Result<Arc<str>, Invalid> {
     text.map_or_else(|| Ok(Arc::from("")), reason)
+}
+
+/// The id of a node.
+pub(crate) fn node_id(field: &'static str, number: u64) -> Result<u64, Invalid> {
+    number_within(field, number, 1, schema::EXACT_MAX)
+}
+
+/// Where a node answers other nodes: a host and a port. Whether anybody answers there is found out
+/// by asking.
+pub(crate) fn peer_addr(text: &str) -> Result<&str, Invalid> {
+    let legal = |host: &str| {
+        let odd = |c: char| c.is_control() || c.is_whitespace() || c == '/' || c == '@';
+        !host.is_empty() && !host.contains(odd)
+    };
+    let digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let port = |port: &str| digits(port) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let fits = text.len() <= schema::ADDR_MAX as usize
+        && text.rsplit_once(':').is_some_and(|(host, at)| legal(host) && port(at));
+    fits.then_some(text).ok_or_else(|| {
+        Invalid::field("peer_addr", "is not the address of a node", "HOST:PORT, as 10.0.0.4:7171")
+    })
 }
 
 /// A domain is what stands before the first slash of a resource's name.

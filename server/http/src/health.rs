@@ -16,8 +16,10 @@ pub(crate) fn live(_: Ask) -> Ready<Answered> {
 
 /// Whether a load balancer should send requests here.
 pub(crate) fn ready_to_serve(ask: Ask) -> Ready<Answered> {
-    let ready_now = !ask.app.stopping() && ask.node().is_ready();
-    ready(if ready_now { Ok(healthy()) } else { Err(Fault::not_ready()) })
+    let waits_for = ask.node().waits_for();
+    let ready_now = !ask.app.stopping() && waits_for.is_none() && ask.node().is_ready();
+    let not_ready = || Err(Fault::not_ready(waits_for.as_deref()));
+    ready(if ready_now { Ok(healthy()) } else { not_ready() })
 }
 
 /// Everything that the registry knows, in Prometheus' text format.

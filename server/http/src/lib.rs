@@ -10,7 +10,7 @@
 //! | `forward`, `forwarded` | what only the leader answers: the way to it, and the other end |
 //! | `acquire`, `renew`, `release`, `cancel_wait`, `batch`, `leases`, `locks`, `clients`, `why`, `fence`, `health` | one verb, one story |
 //! | `watch`, `grants`, `audit` | what happens, and how it was |
-//! | `force_release`, `domains` | what operators do |
+//! | `force_release`, `domains`, `cluster`, `backup` | what operators do |
 //! | `about`, `attention` | the service about itself |
 //! | `ask`, `head`, `body`, `query`, `caller`, `browser`, `accept`, `trace` | the parts of a request |
 //! | `from_wire` | shapes to meaning, every value checked once |
@@ -36,12 +36,14 @@ mod app;
 mod ask;
 mod attention;
 mod audit;
+mod backup;
 mod batch;
 mod body;
 mod browser;
 mod caller;
 mod cancel_wait;
 mod clients;
+mod cluster;
 mod dispatch;
 mod domains;
 mod failure;
@@ -74,5 +76,6 @@ mod trace;
 mod watch;
 mod why;
 
+pub use app::Shown;
 pub use server::{Server, StartError, start};
 pub use settings::Settings;

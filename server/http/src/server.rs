@@ -1,6 +1,6 @@
 //! Starts the listeners, and stops them without losing anybody's answer.
 
-use crate::app::App;
+use crate::app::{App, Shown};
 use crate::metrics::{Metrics, RouteMetrics, UNREADABLE};
 use crate::rim::{Patience, Rim};
 use crate::routes::{self, Serves};
@@ -14,7 +14,6 @@ use actix_service::{
 use actix_web::dev::{AppConfig, Server as HttpServer, ServerHandle};
 use actix_web::rt::{System, net::TcpStream};
 use leasehold_node::Node;
-use leasehold_wire::Setting;
 use prometheus::Registry;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -105,7 +104,8 @@ impl Server {
 
 /// Starts to serve.
 ///
-/// `shown` are the settings of the whole node as `GET /v1/config` tells them, without secrets.
+/// Until the node has its place in a cluster, health alone is told of; everything else is refused
+/// with what it waits for. `shown` answers `GET /v1/config`.
 /// May be called from any runtime: the workers are threads with runtimes of their own.
 ///
 /// # Errors
@@ -114,7 +114,7 @@ pub fn start(
     settings: Settings,
     node: Node,
     registry: Registry,
-    shown: Vec<Setting<'static>>,
+    shown: Shown,
 ) -> Result<Server, StartError> {
     let metrics = Metrics::new(&registry).map_err(StartError::Metrics)?;
     let app = Arc::new(App::new(settings, node, registry, metrics, shown));

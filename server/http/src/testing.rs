@@ -7,8 +7,9 @@ use crate::settings::Settings;
 use futures_util::future::BoxFuture;
 use leasehold_node::{Failure, Forwarded, ForwardedAnswer, Node, NodeConfig};
 use prometheus::Registry;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -44,24 +45,32 @@ pub(crate) enum Leader {
 pub(crate) const AGE: Duration = Duration::from_micros(70_300);
 
 struct Others {
-    leader: Leader,
+    /// The one that leads, and those that lead after it.
+    leaders: Mutex<VecDeque<Leader>>,
     seen: UnboundedSender<News>,
+}
+
+impl Others {
+    fn leader_now(&self) -> Leader {
+        let leaders = self.leaders.lock().expect("nobody panicked with it");
+        leaders.front().cloned().expect("there is always one left")
+    }
 }
 
 impl Onward for Others {
     fn leads(&self) -> bool {
-        matches!(self.leader, Leader::Here)
+        matches!(self.leader_now(), Leader::Here)
     }
 
     fn leader(&self) -> Option<u64> {
-        match self.leader {
+        match self.leader_now() {
             Leader::Here => None,
             Leader::Answers(id, _) | Leader::Fails(id, _) | Leader::Silent(id) => Some(id),
         }
     }
 
     fn age(&self) -> Option<Duration> {
-        match self.leader {
+        match self.leader_now() {
             Leader::Here => Some(Duration::ZERO),
             Leader::Silent(_) => None,
             _ => Some(AGE),
@@ -70,7 +79,7 @@ impl Onward for Others {
 
     fn forward(&self, request: Forwarded) -> BoxFuture<'static, Result<ForwardedAnswer, Failure>> {
         self.seen.send(News::Asked(Box::new(request))).expect("the test listens");
-        let (leader, seen) = (self.leader.clone(), self.seen.clone());
+        let (leader, seen) = (self.leader_now(), self.seen.clone());
         Box::pin(async move {
             match leader {
                 Leader::Here => panic!("nobody is there to be asked"),
@@ -82,6 +91,16 @@ impl Onward for Others {
                 }
             }
         })
+    }
+
+    fn led_anew(&self, before: u64, _within: Duration) -> BoxFuture<'static, bool> {
+        assert_eq!(self.leader(), Some(before), "who was asked last");
+        let mut leaders = self.leaders.lock().expect("nobody panicked with it");
+        let anew = leaders.len() > 1;
+        if anew {
+            leaders.pop_front();
+        }
+        Box::pin(async move { anew })
     }
 }
 
@@ -96,6 +115,11 @@ impl Drop for Gone {
 
 /// Node 1 leads itself; what its rim believes of that is up to the test.
 pub(crate) async fn alone(leader: Leader) -> Alone {
+    alone_with([leader]).await
+}
+
+/// The same with leaders that follow one another as one is lost.
+pub(crate) async fn alone_with(leaders: impl IntoIterator<Item = Leader>) -> Alone {
     let files = tempfile::tempdir().expect("a directory");
     let registry = Registry::new();
     let metrics = leasehold_node::Metrics::new(&registry).expect("new names");
@@ -108,7 +132,7 @@ pub(crate) async fn alone(leader: Leader) -> Alone {
     };
     let metrics = Metrics::new(&registry).expect("new names");
     let (seen, news) = unbounded_channel();
-    let mut app = App::new(settings, node, registry, metrics, Vec::new());
-    app.onward = Arc::new(Others { leader, seen });
+    let mut app = App::new(settings, node, registry, metrics, Arc::new(|_| Vec::new()));
+    app.onward = Arc::new(Others { leaders: Mutex::new(leaders.into_iter().collect()), seen });
     Alone { app: Arc::new(app), news, _files: files }
 }

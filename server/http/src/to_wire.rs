@@ -1,5 +1,6 @@
 //! Meaning to shapes.
 
+pub(crate) mod cluster;
 pub(crate) mod history;
 
 use leasehold_core::LeaseId;

@@ -212,6 +212,10 @@ impl Node {
                 self.inner.metrics.refusals.with_label_values(&[bound_name(bound)]).inc();
                 Failure::Refused(refusal)
             }
+            Refusal::OnHold { hold_ms } => {
+                let hold_ms = self.inner.hub.hold_left_ms().unwrap_or(hold_ms);
+                Failure::Refused(Refusal::OnHold { hold_ms })
+            }
             other => Failure::Refused(other),
         }
     }

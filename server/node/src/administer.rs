@@ -5,7 +5,9 @@ use crate::history::Audited;
 use crate::node::{Node, Told};
 use crate::propose::Class;
 use crate::runtime;
-use leasehold_core::command::{Action, Administer, Caller, Expected, ForceWhen, GrantRef};
+use leasehold_core::command::{
+    Action, Administer, Caller, ClusterChange, Expected, ForceWhen, GrantRef, Stage,
+};
 use leasehold_core::limits::{DomainLimits, DomainSettings};
 use leasehold_core::outcome::{AuditRecord, Outcome, Refusal};
 use leasehold_core::{Command, LeaseId, Principal, ResourceName, Revision, Token};
@@ -135,6 +137,21 @@ impl Node {
             }
             outcome => Err(self.unexpected(outcome)),
         }
+    }
+
+    /// Records that a change of the cluster is about to be made, or was refused.
+    ///
+    /// # Errors
+    /// As of any change; then it must not be made.
+    pub async fn note_cluster_change(
+        &self,
+        call: Call,
+        operator: Operator,
+        change: ClusterChange,
+        stage: Stage,
+    ) -> Result<AtRevision<()>, Failure> {
+        self.check_leading()?;
+        self.done(self.administer(call, operator, Action::ChangeCluster { change, stage }).await?)
     }
 
     async fn administer(

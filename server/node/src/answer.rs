@@ -155,6 +155,13 @@ pub enum Failure {
     NoLeader,
     /// The node has not applied its log yet.
     NotReady,
+    /// Not every member of the cluster is new enough for it.
+    AboveLevel {
+        /// The version of commands that it takes.
+        needs: u16,
+        /// The version that is in force.
+        level: u16,
+    },
     /// The queue of proposals is full.
     Overloaded,
     /// The entry may or may not take effect.

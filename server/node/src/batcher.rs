@@ -5,12 +5,15 @@
 //! thread a request, which is a good part of what a request costs beyond the sync.
 
 use crate::answer::Failure;
+use crate::hub::cell::ReplyTo;
 use crate::hub::{Hub, OnItsWay};
 use crate::metrics::Metrics;
 use crate::propose::{Class, Full, Proposal, Proposals};
 use crate::runtime;
+use crate::state::Shared;
 use crate::types::{Batch, CallBack, CommittedLeader, TypeConfig};
 use futures_util::FutureExt as _;
+use leasehold_core::Command;
 use openraft::errors::{ClientWriteError, ForwardReason};
 use parking_lot::Mutex;
 use std::pin::Pin;
@@ -30,6 +33,8 @@ pub(crate) struct Batcher {
     hub: Arc<Hub>,
     raft: crate::Raft,
     metrics: Metrics,
+    /// Where the level in force is read.
+    shared: Arc<Shared>,
     /// The leadership to propose under, if there is one.
     leading: watch::Receiver<Option<CommittedLeader>>,
     /// Held while a batch is cut and handed over, so that batches enter Raft in the order in
@@ -71,6 +76,21 @@ impl Drop for Held {
     }
 }
 
+/// Why a command is not queued.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NotQueued {
+    /// The queue of its class is full.
+    Full,
+    /// Not every member knows it yet.
+    AboveLevel { needs: u16, level: u16 },
+}
+
+impl From<Full> for NotQueued {
+    fn from(_: Full) -> Self {
+        Self::Full
+    }
+}
+
 /// A batch that Raft has.
 #[derive(Clone)]
 struct Handed {
@@ -87,18 +107,45 @@ impl Batcher {
         hub: Arc<Hub>,
         raft: crate::Raft,
         metrics: Metrics,
+        shared: Arc<Shared>,
         leading: watch::Receiver<Option<CommittedLeader>>,
     ) -> Arc<Self> {
         let spawner = runtime::Spawner::here();
         let (waiting, settled) = (Notify::new(), Notify::new());
         let gate = Mutex::default();
-        Arc::new(Self { proposals, hub, raft, metrics, leading, gate, waiting, settled, spawner })
+        Arc::new(Self {
+            proposals,
+            hub,
+            raft,
+            metrics,
+            shared,
+            leading,
+            gate,
+            waiting,
+            settled,
+            spawner,
+        })
     }
 
     /// Queues a command. Nothing moves before [`Batcher::kick`], so that commands that belong
-    /// together can be queued together.
-    pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), Full> {
-        self.proposals.push(class, proposal)
+    /// together can be queued together. Whoever calls this does not hold the table.
+    pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), NotQueued> {
+        let needs = proposal.command.version();
+        if needs > Command::FIRST {
+            // What is applied is committed, and a level never falls: once true, this stays so.
+            let level = self.shared.table.read().level();
+            if needs > level {
+                return Err(NotQueued::AboveLevel { needs, level });
+            }
+        }
+        Ok(self.proposals.push(class, proposal)?)
+    }
+
+    /// Queues the one command that may be above the level, as it raises it. Whoever calls this has
+    /// made sure that every member knows that version.
+    pub(crate) fn push_raise(&self, to: u16, reply: ReplyTo) -> Result<(), NotQueued> {
+        let raise = Proposal::new(Command::RaiseLevel { to }, reply, None);
+        Ok(self.proposals.push(Class::End, raise)?)
     }
 
     pub(crate) fn queued(&self) -> usize {

@@ -2,7 +2,7 @@
 //!
 //! Smaller than the core's event, which holds whole grants: hundreds of thousands are kept.
 
-use leasehold_core::command::{Action, EndedHow, ForceWhen, LeftHow, Mode};
+use leasehold_core::command::{Action, ClusterChange, EndedHow, ForceWhen, LeftHow, Mode};
 use leasehold_core::outcome::{AuditRecord, AuditResult, Event, EventKind};
 use leasehold_core::{ClientId, Principal, ResourceName, Token};
 use std::sync::Arc;
@@ -213,7 +213,7 @@ fn audited(record: &AuditRecord) -> ChangeKind {
         Action::ForceRelease { resource, token, .. } => {
             (Some(resource.clone()), None, Some(*token))
         }
-        Action::RevokeLease { .. } => (None, None, None),
+        Action::RevokeLease { .. } | Action::ChangeCluster { .. } => (None, None, None),
         Action::SetDomain { domain, .. } => (None, Some(domain.clone()), None),
     };
     ChangeKind::Audited {
@@ -236,5 +236,11 @@ pub fn action_name(action: &Action) -> &'static str {
         Action::RevokeLease { .. } => "revoke_lease",
         Action::SetDomain { limits: Some(_), .. } => "set_domain",
         Action::SetDomain { limits: None, .. } => "unset_domain",
+        Action::ChangeCluster { change, .. } => match change {
+            ClusterChange::Add { .. } => "add_node",
+            ClusterChange::Promote { .. } => "promote_node",
+            ClusterChange::Remove { .. } => "remove_node",
+            ClusterChange::Transfer { .. } => "transfer_leadership",
+        },
     }
 }

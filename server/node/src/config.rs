@@ -1,7 +1,7 @@
 //! What a node is told when it starts.
 
 use crate::propose::QueueSettings;
-use leasehold_core::Limits;
+use leasehold_core::{Command, Limits};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -17,6 +17,10 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// The address for clients, as others are told.
     pub http: String,
+    /// The version of the binary, as others are told.
+    pub version: String,
+    /// The commit that it is built from; empty if that is not known.
+    pub commit: String,
     /// Other nodes, and the way to them; nothing for a node alone.
     pub peers: Option<PeerConfig>,
     /// How much is queued and batched.
@@ -32,6 +36,12 @@ pub struct NodeConfig {
     pub events_max: u64,
     /// Records of the audit that are kept.
     pub audit_max: u64,
+    /// The highest version of commands that the node says it knows. What the build knows, but in
+    /// tests of upgrades.
+    #[doc(hidden)]
+    pub commands: u16,
+    /// Log entries from one digest of the state to the next, at which nodes compare; 0 for none.
+    pub digest_every: u64,
 }
 
 /// Other nodes, and the way to them.
@@ -74,6 +84,8 @@ impl NodeConfig {
             dir,
             limits: Limits::default(),
             http: String::new(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: String::new(),
             peers: None,
             queue: QueueSettings::default(),
             timing: Timing::LAN,
@@ -81,6 +93,8 @@ impl NodeConfig {
             snapshot_log_bytes: 32 << 20,
             events_max: 262_144,
             audit_max: 100_000,
+            commands: Command::NEWEST,
+            digest_every: 16_384,
         }
     }
 

@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::watch;
 
+const DIVERGED: &str = "hold the same state as the other nodes";
+
 /// A step of storage that failed, after which nothing about the file is certain.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{file}: could not {doing}")]
@@ -22,6 +24,17 @@ impl StorageFault {
         cause: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
         Self { file, doing, cause: Arc::from(cause.into()) }
+    }
+
+    /// The state of this node is not the one that its log should have given.
+    pub(crate) fn diverged(why: String) -> Self {
+        Self::new(crate::state::FILE, DIVERGED, why)
+    }
+
+    /// Whether the node stops because its state has diverged from that of the others.
+    #[must_use]
+    pub fn is_divergence(&self) -> bool {
+        self.doing == DIVERGED
     }
 
     /// For the interfaces of openraft, which speak `io::Error`.

@@ -6,6 +6,7 @@
 
 use crate::answer::Failure;
 use crate::node::Node;
+use crate::runtime;
 use crate::types::Member;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -77,6 +78,29 @@ impl Node {
     pub async fn forward(&self, request: Forwarded) -> Result<ForwardedAnswer, Failure> {
         let (leader, member) = self.leader_elsewhere().ok_or(Failure::NoLeader)?;
         self.inner.forwarder.forward(leader, &member, request).await
+    }
+
+    /// Waits until another node leads than `before`, or this one does and can answer. Says whether
+    /// that came about in time.
+    pub async fn led_anew(&self, before: Option<u64>, within: Duration) -> bool {
+        let mut metrics = self.inner.raft.server_metrics();
+        let mut leading = self.inner.leading.clone();
+        let anew = async {
+            loop {
+                let other = |leader: &u64| *leader != self.inner.id && Some(*leader) != before;
+                if self.is_leading() || self.leader().as_ref().is_some_and(other) {
+                    return true;
+                }
+                let goes_on = tokio::select! {
+                    changed = metrics.changed() => changed.is_ok(),
+                    changed = leading.changed() => changed.is_ok(),
+                };
+                if !goes_on {
+                    return false;
+                }
+            }
+        };
+        runtime::timeout_at(runtime::now() + within, anew).await.unwrap_or(false)
     }
 
     /// Who answers what other nodes pass on to this one. The first call counts.

@@ -7,12 +7,13 @@
 
 use crate::codec::{About, Standing, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
-use crate::node::{Node, RECOVER_WITHIN, StartError};
+use crate::node::{Node, StartError};
 use crate::peers::{Line, LineError, member_of};
 use crate::runtime;
 use crate::types::Member;
 use futures_util::future::join_all;
 use leasehold_core::ClusterId;
+use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,9 +21,30 @@ use std::time::Duration;
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 /// How often it is looked whether an entry has come that founds the cluster.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// A founder that is silent for so long is asked again in the next round.
+const GREETED_WITHIN: Duration = Duration::from_secs(3);
+/// A recovery that takes longer than this says what it waits for, and looks again as often.
+const TELL_AFTER: Duration = Duration::from_secs(1);
+/// How often somebody who reads the log is told that nothing has changed.
+const REMIND: Duration = Duration::from_secs(30);
 
 impl Node {
+    /// Waits for as long as there is something to wait for, and says what that is.
     pub(crate) async fn found_or_recover(&self, config: &NodeConfig) -> Result<(), StartError> {
+        tokio::select! {
+            done = self.get_place(config) => done,
+            () = self.remind() => Ok(()),
+        }
+    }
+
+    async fn remind(&self) {
+        loop {
+            runtime::sleep(REMIND).await;
+            self.inner.place.remind();
+        }
+    }
+
+    async fn get_place(&self, config: &NodeConfig) -> Result<(), StartError> {
         if !self.is_initialized().await? {
             match &config.peers {
                 None => self.initialize(BTreeMap::new()).await?,
@@ -44,9 +66,9 @@ impl Node {
     }
 
     async fn wait_to_be_taken_in(&self) -> Result<(), StartError> {
-        tracing::info!(
-            incarnation = format!("{:032x}", self.inner.identity.member().incarnation),
-            "empty: waiting until a cluster takes this node in"
+        self.inner.place.wait_for(
+            "a cluster to take this empty node in: `leasehold cluster add` there, or `--join` \
+             here; to found one, start it with `--peers`",
         );
         while !self.is_initialized().await? {
             runtime::sleep(ASK_AGAIN).await;
@@ -58,16 +80,16 @@ impl Node {
     /// node into a cluster.
     async fn found_together(&self, peers: &PeerConfig) -> Result<(), StartError> {
         let first = peers.founders.keys().next() == Some(&self.inner.id);
-        let mut missing = Vec::new();
         while !self.is_initialized().await? {
             let (members, absent) = self.ask_founders(peers).await?;
             if first && absent.is_empty() {
                 return self.initialize(members).await;
             }
-            if !absent.is_empty() && missing != absent {
-                tracing::info!(nodes = ?absent, "waiting for the other founders");
-            }
-            missing = absent;
+            let what = match (absent.is_empty(), peers.founders.first_key_value()) {
+                (true, Some((first, _))) => format!("node {first} to found the cluster"),
+                _ => format!("the other founders: {absent:?} do not answer, or are not empty"),
+            };
+            self.inner.place.wait_for(&what);
             runtime::sleep(ASK_AGAIN).await;
         }
         Ok(())
@@ -80,8 +102,10 @@ impl Node {
     ) -> Result<(BTreeMap<u64, Member>, Vec<u64>), StartError> {
         let others = peers.founders.iter().filter(|(id, _)| **id != self.inner.id);
         let asked = join_all(others.map(|(id, address)| async move {
-            let line = Line::unmet(self.inner.identity.clone(), *id, address.clone()).greet().await;
-            (*id, address, line)
+            let mut line = Line::unmet(self.inner.identity.clone(), *id, address.clone());
+            let told = runtime::timeout_at(runtime::now() + GREETED_WITHIN, line.greet()).await;
+            let silent = || LineError::Silent { address: address.clone(), within: GREETED_WITHIN };
+            (*id, address, told.unwrap_or_else(|| Err(silent())))
         }));
         let (mut members, mut absent) = (BTreeMap::new(), Vec::new());
         for (id, address, told) in asked.await {
@@ -138,13 +162,48 @@ impl Node {
             // Nobody else could be leading: there is no reason to wait for an election time-out.
             raft.trigger().elect(false).await.map_err(raft_failed)?;
         }
-        let recovered = raft.wait_for_recovery(Some(RECOVER_WITHIN)).await;
-        recovered.map_err(|cause| StartError::Recovery { cause: cause.to_string() })?;
+        tokio::select! {
+            recovered = raft.wait_for_recovery(None) => {
+                recovered.map_err(|cause| StartError::Recovery { cause: cause.to_string() })?;
+            }
+            () = self.tell_what_is_missing() => {}
+        }
         // Whoever leads first writes the entry that founds it.
         while self.cluster().is_none() {
             runtime::sleep(LOOK_AGAIN).await;
         }
         Ok(())
+    }
+
+    /// Never returns.
+    async fn tell_what_is_missing(&self) {
+        loop {
+            runtime::sleep(TELL_AFTER).await;
+            self.inner.place.wait_for(&self.missing().await);
+        }
+    }
+
+    async fn missing(&self) -> String {
+        let metrics = self.inner.raft.metrics().borrow_watched().clone();
+        let committed = metrics.cluster_committed.map(|id| id.index);
+        if committed.is_some() && committed >= metrics.last_log_index {
+            return "the log to be applied".to_owned();
+        }
+        let round = self.inner.survey.round().await;
+        let voters = || metrics.membership_config.voter_ids();
+        let silent = voters().filter(|id| round.get(id).is_some_and(|one| one.told.is_err()));
+        let silent: Vec<u64> = silent.collect();
+        let count = voters().count();
+        if count - silent.len() > count / 2 {
+            return "a leader and its log".to_owned();
+        }
+        format!("a quorum of the {count} voters: {silent:?} do not answer")
+    }
+
+    /// Nothing was ever decided here: a cluster may take the node in.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inner.identity.is_empty()
     }
 
     /// Which cluster this is; nothing before it is founded.

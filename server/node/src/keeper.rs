@@ -213,6 +213,7 @@ impl Keeper {
                 }
                 (Class::End, Command::EndDrained { token, term })
             }
+            Due::EndHold => (Class::End, Command::EndHold { term }),
             Due::Continue(lease) => (Class::Background, Command::Continue { lease }),
         })
     }
@@ -241,7 +242,11 @@ impl Keeper {
     }
 
     fn gauges(&self) {
-        let counts = self.shared.table.read().counts();
+        let (counts, level) = {
+            let table = self.shared.table.read();
+            (table.counts(), table.level())
+        };
+        self.metrics.command_level.set(i64::from(level));
         let as_i64 = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.locks.set(as_i64(counts.locks));
         self.metrics.grants.set(as_i64(counts.grants));

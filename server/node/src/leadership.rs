@@ -15,7 +15,9 @@ use crate::confirm::Confirmer;
 use crate::contact::{Contact, last_quorum_acked};
 use crate::hub::Hub;
 use crate::hub::cell::ReplyTo;
+use crate::level::Raising;
 use crate::metrics::Metrics;
+use crate::peers::Identity;
 use crate::propose::{Class, Proposal};
 use crate::runtime;
 use crate::state::Shared;
@@ -42,6 +44,7 @@ pub(crate) struct Leadership {
     pub(crate) leading: watch::Sender<Option<CommittedLeader>>,
     pub(crate) batcher: Arc<Batcher>,
     pub(crate) timing: Timing,
+    pub(crate) identity: Arc<Identity>,
     /// The limits of a cluster that is founded here.
     pub(crate) seed: Limits,
 }
@@ -151,6 +154,14 @@ impl Leadership {
             self.leading.subscribe(),
             self.seed.clone(),
         ));
+        let raising = Raising {
+            raft: self.raft.clone(),
+            shared: self.shared.clone(),
+            batcher: self.batcher.clone(),
+            identity: self.identity.clone(),
+            leading: self.leading.subscribe(),
+        };
+        runtime::spawn(raising.run(leader));
         true
     }
 

@@ -9,12 +9,17 @@
 //! | `lists`, `why` | pages of locks, leases and clients; why somebody waits |
 //! | `stats` | the node in numbers |
 //! | [`Change`] (`change`) | what watchers are told |
-//! | `found` | how a node gets its place in a cluster |
+//! | `found`, [`Removed`] (`place`) | how a node gets its place in a cluster, and loses it |
+//! | `membership` | members come and go |
+//! | [`ClusterView`] (`status`) | how the nodes of a cluster are |
 //! | `propose`, `batcher` | commands gather into log entries; who goes first; into Raft |
 //! | `hub` | the leader's memory: deadlines, sleeping requests, things due |
 //! | `keeper` | the task that proposes what is due, and measures outages |
+//! | [`backup`] | backups, and new clusters from them |
 //! | [`Forwarded`] (`forward`), `peers` | what is passed on to the leader; the way to other nodes |
 //! | `follower_reads` | linearizable reads on a node that does not lead |
+//! | `level` | which commands the log may hold while members run different releases |
+//! | `digests` | whether the nodes have the same state |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
 //! | [`TransferError`] (`transfer`) | handing leadership over |
 //! | `contact` | how lately this node was in touch with the others |
@@ -28,6 +33,7 @@
 mod acquire;
 mod administer;
 pub mod answer;
+pub mod backup;
 mod batch;
 mod batcher;
 mod change;
@@ -35,6 +41,7 @@ mod codec;
 mod config;
 mod confirm;
 mod contact;
+mod digests;
 mod fatal;
 mod follower_reads;
 mod forward;
@@ -45,12 +52,15 @@ mod hub;
 mod keeper;
 mod leadership;
 mod lease;
+mod level;
 mod lists;
 mod log;
+mod membership;
 mod metrics;
 mod node;
 mod open;
 mod peers;
+mod place;
 mod propose;
 mod read;
 mod release;
@@ -59,6 +69,7 @@ mod reserve;
 mod runtime;
 mod state;
 mod stats;
+mod status;
 mod transfer;
 mod types;
 mod watch;
@@ -72,12 +83,16 @@ pub use config::{NodeConfig, PeerConfig, Timing};
 pub use fatal::StorageFault;
 pub use forward::{AnswerForwarded, Forwarded, ForwardedAnswer};
 pub use grants::{GrantSeen, GrantsFilter, NoGrant};
+pub use level::Outdated;
 pub use lists::{ClientsFilter, LeasesFilter, LockState, LockSummary, LocksFilter};
+pub use membership::MembershipError;
 pub use metrics::Metrics;
 pub use node::{Node, StartError};
 pub use open::{DATA_FORMAT, OpenError};
+pub use place::Removed;
 pub use propose::QueueSettings;
 pub use stats::{Stats, Usage};
+pub use status::{ClusterView, NodeRole, NodeStatus, NodeView, RaftState};
 pub use transfer::TransferError;
 pub use watch::{Watch, WatchFilter, Watched};
 pub use why::WhyStatus;

@@ -1,7 +1,11 @@
 //! What the node measures. Names, units and help stand together here.
 
 use crate::log::{LogObserver, LogSync};
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use crate::runtime;
+use crate::status::RaftState;
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 
 /// 50 µs to 13 s in steps of two: from a quick disk to one that is about to fail.
 fn seconds() -> Vec<f64> {
@@ -31,6 +35,8 @@ pub struct Metrics {
     pub(crate) passed_on_bytes: IntGauge,
     pub(crate) outage_seconds: prometheus::Counter,
     pub(crate) refusals: IntCounterVec,
+    pub(crate) digests_compared: IntCounter,
+    pub(crate) diverged: IntGauge,
     pub(crate) leading: IntGauge,
     pub(crate) locks: IntGauge,
     pub(crate) grants: IntGauge,
@@ -48,7 +54,23 @@ pub struct Metrics {
     pub(crate) log_index: IntGauge,
     pub(crate) applied_index: IntGauge,
     pub(crate) history_durable_index: IntGauge,
+    voters: IntGauge,
+    learners: IntGauge,
+    role: IntGaugeVec,
+    answered_at: IntGaugeVec,
+    unreachable: IntGauge,
+    pub(crate) command_version: IntGauge,
+    pub(crate) command_level: IntGauge,
 }
+
+/// What a node may be in Raft, so that each exists from the start.
+const ROLES: [(RaftState, &str); 5] = [
+    (RaftState::Learner, "learner"),
+    (RaftState::Follower, "follower"),
+    (RaftState::Candidate, "candidate"),
+    (RaftState::Leader, "leader"),
+    (RaftState::Stopped, "stopped"),
+];
 
 /// The bounds that a refusal may name, so that each exists from the start.
 pub(crate) const BOUNDS: [&str; 12] = [
@@ -119,6 +141,14 @@ impl Metrics {
                 "leasehold_renewals_total",
                 "Renewals answered from confirmed leadership",
             )?,
+            digests_compared: make.counter(
+                "leasehold_digests_compared_total",
+                "Digests of the state that were as those of the other nodes",
+            )?,
+            diverged: make.gauge(
+                "leasehold_state_diverged",
+                "1 if the state of this node is not that of the others, and it stops",
+            )?,
             leader_changes: make
                 .counter("leasehold_leader_changes_total", "Times that this node took over")?,
             step_downs: make.counter(
@@ -159,17 +189,67 @@ impl Metrics {
                 "leasehold_history_durable_index",
                 "Log entry up to which the history is durable",
             )?,
+            command_version: make.gauge(
+                "leasehold_command_version",
+                "Highest version of commands that this node knows",
+            )?,
+            command_level: make.gauge(
+                "leasehold_command_level",
+                "Version of commands that the cluster uses, as every member knows it",
+            )?,
             storage_free_bytes: make
                 .gauge("leasehold_storage_free_bytes", "Free space on the disk of the data")?,
             storage_full: make.gauge(
                 "leasehold_storage_full",
                 "1 while only the reserve of disk space is left",
             )?,
+            voters: make.gauge("leasehold_voters", "Members that count for a quorum")?,
+            learners: make.gauge("leasehold_learners", "Members without a vote")?,
+            role: make.gauges("leasehold_role", "1 for what this node is in Raft", "role")?,
+            answered_at: make.gauges(
+                "leasehold_member_answered_timestamp_seconds",
+                "When another member last said how it is",
+                "node",
+            )?,
+            unreachable: make.gauge(
+                "leasehold_members_unreachable",
+                "Other members that did not answer when they were last asked how they are",
+            )?,
         };
+        for (_, role) in ROLES {
+            metrics.role.with_label_values(&[role]);
+        }
         for bound in BOUNDS {
             metrics.refusals.with_label_values(&[bound]);
         }
         Ok(metrics)
+    }
+}
+
+impl Metrics {
+    /// Who belongs to the cluster, and what this node is in it.
+    pub(crate) fn members(&self, voters: usize, learners: usize, state: RaftState) {
+        self.voters.set(voters as i64);
+        self.learners.set(learners as i64);
+        for (one, role) in ROLES {
+            self.role.with_label_values(&[role]).set(i64::from(one == state));
+        }
+    }
+
+    /// Which other members answered just now, and which did not.
+    pub(crate) fn answered(&self, members: &[(u64, bool)]) {
+        let now = i64::try_from(runtime::wall_clock_ms() / 1_000).unwrap_or(i64::MAX);
+        for (id, _) in members.iter().filter(|(_, answered)| *answered) {
+            self.answered_at.with_label_values(&[&id.to_string()]).set(now);
+        }
+        let silent = members.iter().filter(|(_, answered)| !answered).count();
+        self.unreachable.set(silent as i64);
+    }
+
+    /// A node that is no member any more leaves no series behind.
+    pub(crate) fn forget_member(&self, id: u64) {
+        // It may have none: then there is nothing to forget.
+        let _ = self.answered_at.remove_label_values(&[&id.to_string()]);
     }
 }
 
@@ -212,6 +292,17 @@ impl Maker<'_> {
         label: &str,
     ) -> Result<IntCounterVec, prometheus::Error> {
         let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
+        self.registry.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    fn gauges(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+    ) -> Result<IntGaugeVec, prometheus::Error> {
+        let metric = IntGaugeVec::new(Opts::new(name, help), &[label])?;
         self.registry.register(Box::new(metric.clone()))?;
         Ok(metric)
     }

@@ -1,7 +1,8 @@
 //! The handle that the rest of the service talks to.
 
 use crate::answer::Failure;
-use crate::batcher::Batcher;
+use crate::backup::Turn;
+use crate::batcher::{Batcher, NotQueued};
 use crate::config::{NodeConfig, Timing};
 use crate::confirm::Confirmer;
 use crate::contact::Contact;
@@ -14,13 +15,16 @@ use crate::hub::cell::{Answer, ReplyTo};
 use crate::keeper::Keeper;
 use crate::leadership::Leadership;
 use crate::log::LogStore;
+use crate::membership::{OnItsWay, Upkeep};
 use crate::metrics::Metrics;
 use crate::open::{OpenError, Opened, Setup, Sizes, open};
 use crate::peers::{Forwarder, Host, Identity, PeerListener, Peers};
+use crate::place::Place;
 use crate::propose::{Class, Proposal, Proposals};
 use crate::reserve::Reserve;
 use crate::runtime;
 use crate::state::{Shared, StateMachine};
+use crate::status::{Reporter, Survey};
 use crate::types::CommittedLeader;
 use futures_util::FutureExt as _;
 use leasehold_core::{Command, LeaseId, Limits, Outcome};
@@ -31,8 +35,6 @@ use tokio::sync::{oneshot, watch};
 
 /// An outcome that is not known after this is answered as exactly that.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Recovery applies what was committed before the node stopped; a million locks take seconds.
-pub(crate) const RECOVER_WITHIN: Duration = Duration::from_secs(600);
 /// A node that has been ready stays so for this long without a leader: an election must not
 /// empty a load balancer.
 const READY_WITHOUT_LEADER: Duration = Duration::from_secs(30);
@@ -59,6 +61,11 @@ pub(crate) struct Inner {
     pub(crate) raft: crate::Raft,
     pub(crate) identity: Arc<Identity>,
     pub(crate) leading: watch::Receiver<Option<CommittedLeader>>,
+    pub(crate) place: Place,
+    pub(crate) reporter: Reporter,
+    pub(crate) survey: Survey,
+    pub(crate) changes: OnItsWay,
+    pub(crate) backups: Turn,
     stop_peers: watch::Sender<bool>,
     pub(crate) reserve: Reserve,
     fatal: Fatal,
@@ -118,7 +125,7 @@ pub enum StartError {
     #[error(transparent)]
     Unwelcome(Box<dyn std::error::Error + Send + Sync>),
     /// The log could not be applied.
-    #[error("the log was not applied within {} s: {cause}", RECOVER_WITHIN.as_secs())]
+    #[error("the log was not applied: {cause}")]
     Recovery {
         /// What Raft says.
         cause: String,
@@ -155,6 +162,7 @@ impl Node {
         let setup = Setup {
             dir: config.dir.clone(),
             node: config.id,
+            commands: config.commands,
             // The same on every node and in every version: the founder's own limits follow as
             // the first log entry.
             seed: Limits::default(),
@@ -164,6 +172,7 @@ impl Node {
             sizes: Sizes::default(),
             keep_changes: config.events_max,
             keep_audits: config.audit_max,
+            digest_every: config.digest_every,
         };
         let opened = runtime::blocking(move || open(setup)).await.ok_or(StartError::Lost)??;
         let identity = Arc::new(Identity::new(
@@ -191,6 +200,17 @@ impl Node {
         let stop_peers = watch::Sender::new(false);
         let contact = Arc::new(Contact::new());
         let confirmer = Confirmer::start(raft.clone());
+        let reporter = Reporter {
+            raft: raft.clone(),
+            shared: opened.shared.clone(),
+            reserve: Reserve::new(config.dir.clone(), config.reserve_bytes, metrics.clone()),
+            metrics: metrics.clone(),
+            place: Place::new(),
+            started: runtime::now(),
+            version: config.version.clone(),
+            commit: config.commit.clone(),
+            commands: config.commands,
+        };
         if let Some(listener) = listener {
             let host = Host {
                 us: identity.clone(),
@@ -201,12 +221,21 @@ impl Node {
                 contact: contact.clone(),
                 metrics: metrics.clone(),
                 answers: answers.clone(),
+                reporter: reporter.clone(),
             };
             listener.start(host, stop_peers.subscribe());
         }
         let (leading, led) = watch::channel(None);
-        let running =
-            Running { raft, identity, confirmer, contact, answers, leading: led, stop_peers };
+        let running = Running {
+            raft,
+            identity,
+            confirmer,
+            contact,
+            answers,
+            reporter,
+            leading: led,
+            stop_peers,
+        };
         let node = Self::assemble(config, hub, fatal, opened, metrics, running);
         node.start_tasks(config, leading);
         Ok(node)
@@ -219,6 +248,7 @@ impl Node {
     /// [`StartError`] says why the node has no place in the cluster.
     pub async fn take_part(&self, config: &NodeConfig) -> Result<(), StartError> {
         self.found_or_recover(config).await?;
+        self.inner.place.take();
         self.tell_state(config);
         Ok(())
     }
@@ -249,13 +279,14 @@ impl Node {
         metrics: Metrics,
         running: Running,
     ) -> Self {
-        let Running { raft, identity, confirmer, contact, answers, leading, stop_peers } = running;
-        let reserve = Reserve::new(config.dir.clone(), config.reserve_bytes, metrics.clone());
+        let Running { raft, identity, confirmer, contact, answers, reporter, leading, stop_peers } =
+            running;
         let batcher = Batcher::new(
             Proposals::new(config.queue),
             hub.clone(),
             raft.clone(),
             metrics.clone(),
+            opened.shared.clone(),
             leading.clone(),
         );
         let inner = Inner {
@@ -271,11 +302,16 @@ impl Node {
             metrics,
             contact,
             timing: config.timing,
+            place: reporter.place.clone(),
+            reserve: reporter.reserve.clone(),
+            survey: Survey::new(identity.clone(), raft.clone()),
+            changes: OnItsWay::default(),
+            reporter,
             raft,
             identity,
             leading,
+            backups: Turn::default(),
             stop_peers,
-            reserve,
             fatal,
             opened: parking_lot::Mutex::new(Some(opened)),
             ready: parking_lot::Mutex::new(None),
@@ -285,6 +321,7 @@ impl Node {
 
     fn start_tasks(&self, config: &NodeConfig, leading: watch::Sender<Option<CommittedLeader>>) {
         let inner = &self.inner;
+        inner.metrics.command_version.set(i64::from(config.commands));
         let leadership = Leadership {
             id: inner.id,
             raft: inner.raft.clone(),
@@ -296,10 +333,20 @@ impl Node {
             leading,
             batcher: inner.batcher.clone(),
             timing: inner.timing,
+            identity: inner.identity.clone(),
             seed: config.limits.clone(),
         };
         self.spawn_vital("leadership", leadership.run());
+        self.spawn_vital("digests", self.clone().compare_digests(config.dir.clone()));
         self.spawn_vital("batcher", inner.batcher.clone().run());
+        let (upkeep, mut stop) = (Upkeep::new(self.clone()).run(), inner.stop_peers.subscribe());
+        self.spawn_vital("upkeep", async move {
+            // It has the whole node: ended first, so that its files can be closed.
+            tokio::select! {
+                () = upkeep => {}
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
+        });
         if let Some((log, machine)) = self.stores() {
             self.spawn_vital("keeper", self.keeper(config, log, machine).run());
         }
@@ -316,6 +363,11 @@ impl Node {
                 fatal.report(&StorageFault::new(name, "keep the task running", what));
             }
         });
+    }
+
+    /// Reports what this node must stop for.
+    pub(crate) fn report(&self, fault: &StorageFault) {
+        self.inner.fatal.report(fault);
     }
 
     fn stores(&self) -> Option<(LogStore, StateMachine)> {
@@ -358,6 +410,11 @@ impl Node {
             return true;
         }
         ready.is_some_and(|last| runtime::since(last) < READY_WITHOUT_LEADER)
+    }
+
+    /// Tells others where clients reach this node, if the settings do not say.
+    pub fn listens_at(&self, http: &str) {
+        self.inner.identity.set_http(http.to_owned());
     }
 
     /// The limits in force.
@@ -476,9 +533,12 @@ impl Node {
     }
 
     pub(crate) fn push(&self, class: Class, proposal: Proposal) -> Result<(), Failure> {
-        self.inner.batcher.push(class, proposal).map_err(|_| {
-            self.inner.metrics.refusals.with_label_values(&["proposals"]).inc();
-            Failure::Overloaded
+        self.inner.batcher.push(class, proposal).map_err(|why| match why {
+            NotQueued::Full => {
+                self.inner.metrics.refusals.with_label_values(&["proposals"]).inc();
+                Failure::Overloaded
+            }
+            NotQueued::AboveLevel { needs, level } => Failure::AboveLevel { needs, level },
         })
     }
 
@@ -515,6 +575,7 @@ struct Running {
     confirmer: Confirmer,
     contact: Arc<Contact>,
     answers: Answers,
+    reporter: Reporter,
     leading: watch::Receiver<Option<CommittedLeader>>,
     stop_peers: watch::Sender<bool>,
 }

@@ -35,7 +35,7 @@ pub(crate) fn acquire(node: &Node, resource: &str) -> command::Acquire {
 }
 
 /// What a node's files are like when its process is killed: nobody writes while they are copied.
-fn crash_image(dir: &Path) -> tempfile::TempDir {
+pub(crate) fn crash_image(dir: &Path) -> tempfile::TempDir {
     let image = tempfile::tempdir().expect("a directory");
     for entry in std::fs::read_dir(dir).expect("the directory is there") {
         let entry = entry.expect("it can be listed");

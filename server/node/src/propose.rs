@@ -244,7 +244,7 @@ fn command_bytes(command: &Command) -> usize {
             let target = match &order.action {
                 Action::ForceRelease { resource, .. } => resource.as_str().len(),
                 Action::SetDomain { domain, .. } => domain.len(),
-                Action::RevokeLease { .. } => 0,
+                Action::RevokeLease { .. } | Action::ChangeCluster { .. } => 0,
             };
             FIXED + words + target
         }

@@ -30,6 +30,11 @@ impl Reserve {
         Self { dir, bytes, metrics, full: Arc::new(AtomicBool::new(false)) }
     }
 
+    /// How much is kept.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Only what ends something may be written.
     pub(crate) fn is_needed(&self) -> bool {
         self.full.load(Ordering::Acquire)

@@ -23,6 +23,8 @@ pub struct Stats {
     pub usage: Vec<Usage>,
     /// The disk has only its reserve left.
     pub storage_full: bool,
+    /// After a restore: for how long after its takeover a leader grants nothing, in milliseconds.
+    pub hold_ms: u64,
 }
 
 /// A bound and how far it is used up.
@@ -47,14 +49,23 @@ impl Node {
         let table = self.inner.shared.table.read();
         let (counts, limits) = (table.counts(), table.limits().clone());
         let (revision, last_token) = (table.revision(), table.last_token());
-        let clients = table.clients_total();
+        let (clients, hold_ms) = (table.clients_total(), table.hold_ms());
         drop(table);
         let mut usage = usage(&counts, &limits, last_token);
         usage.push(Usage { name: "history_max", used: records, max: limits.history_max });
         let (queued, queue_max) = self.inner.batcher.load();
         usage.push(Usage { name: "propose_queue_max", used: queued, max: queue_max });
         let storage_full = self.inner.reserve.is_needed();
-        Ok(Stats { counts, clients, revision, last_token, oldest_change, usage, storage_full })
+        Ok(Stats {
+            counts,
+            clients,
+            revision,
+            last_token,
+            oldest_change,
+            usage,
+            storage_full,
+            hold_ms,
+        })
     }
 }
 

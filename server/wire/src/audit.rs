@@ -17,9 +17,9 @@ pub struct AuditRecord<'a> {
     pub principal: Cow<'a, str>,
     /// The address that the request came from.
     pub source: Cow<'a, str>,
-    /// What was done: `force_release_now`, `force_release_drain`, `set_domain`, ...
+    /// What was done: `force_release_now`, `force_release_drain`, `set_domain`, `add_node`, ...
     pub action: Cow<'a, str>,
-    /// To what: a resource or a domain.
+    /// To what: a resource, a domain or a node.
     pub target: Cow<'a, str>,
     /// To which grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,6 +28,7 @@ pub struct AuditRecord<'a> {
     /// Why, in the words of whoever did it.
     pub reason: Cow<'a, str>,
     /// `done`, or why nothing was: `not_live` (the token held nothing there), `no_lease`,
-    /// `version_differs`, `full`.
+    /// `version_differs`, `full`. Of a change of the cluster, which is not decided where this is
+    /// recorded: `begun`, and a second record `refused` if it was not made.
     pub result: Cow<'a, str>,
 }

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | [`acquire`], [`renew`], [`release`], [`cancel_wait`], [`batch`], [`lease`], [`fence`] | one verb, its request and its answer |
-//! | [`force_release`], [`domain`] | what operators ask for |
+//! | [`force_release`], [`domain`], [`cluster`] | what operators ask for |
 //! | [`lock`], [`why`], [`client`], [`page`], [`health`] | what readers get |
 //! | [`event`], [`history`], [`audit`], [`stats`] | what happened, and how things are |
 //! | [`code`], [`problem`] | the one error shape |
@@ -23,6 +23,7 @@ pub mod audit;
 pub mod batch;
 pub mod cancel_wait;
 pub mod client;
+pub mod cluster;
 pub mod code;
 mod diagnose;
 pub mod domain;
@@ -51,6 +52,10 @@ pub use audit::AuditRecord;
 pub use batch::{Batch, BatchResult, BatchResults, Operation};
 pub use cancel_wait::{CancelWait, WaitCancelled};
 pub use client::ClientSummary;
+pub use cluster::{
+    AddNode, ChangeNode, Cluster, ClusterNode, LeadershipTransferred, NodeChanged, NodeRole,
+    NodeStanding, TransferLeadership,
+};
 pub use code::Code;
 pub use domain::{Domain, DomainReset, SetDomain};
 pub use event::{Event, EventKind, Gap};

@@ -21,6 +21,9 @@ pub const REASON_MAX: u32 = 512;
 /// The largest whole number that every reader of JSON reads exactly; tokens end here.
 pub const EXACT_MAX: u64 = (1 << 53) - 1;
 
+/// The longest address of a node, in bytes.
+pub const ADDR_MAX: u32 = 261;
+
 /// Text without control characters, in the dialect that all readers of JSON Schema share.
 pub const NO_CONTROL: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
 /// The id of a lease: 32 hexadecimal digits in lower case.
@@ -192,6 +195,21 @@ pub fn hex_id(_: &mut SchemaGenerator) -> Schema {
 /// A token.
 pub fn token(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "integer", "minimum": 1, "maximum": EXACT_MAX })
+}
+
+/// The id of a node.
+pub fn node_id(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "integer", "minimum": 1, "maximum": EXACT_MAX })
+}
+
+/// Where a node answers other nodes.
+pub fn peer_addr(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": ADDR_MAX,
+        "pattern": r"^[^\u0000-\u0020\u007f-\u009f/@]+:[0-9]{1,5}$",
+    })
 }
 
 /// A duration whose bounds are settings.

@@ -505,6 +505,71 @@ fn what_operators_ask_for_and_get() {
     check("domains", &Page { items: vec![plain, domain], next_cursor: None, total: Some(2) });
 }
 
+fn node(id: u64, role: NodeRole) -> ClusterNode<'static> {
+    ClusterNode {
+        id,
+        peer_addr: format!("10.0.0.{id}:7171").into(),
+        http_addr: format!("http://10.0.0.{id}:7070").into(),
+        role,
+        voter: role != NodeRole::Learner,
+        log_index: Some(1_042),
+        committed_index: Some(1_042),
+        applied_index: Some(1_041),
+        snapshot_index: Some(900),
+        revision: Some("880".into()),
+        version: Some("0.1.0".into()),
+        commit: Some("0123456789ab".into()),
+        commands_version: Some(1),
+        uptime_ms: Some(60_000),
+        disk_free_bytes: Some(9_000_000_000),
+        storage_full: Some(false),
+        clock_ahead_ms: Some(-3),
+        waits_for: None,
+        unreachable: None,
+    }
+}
+
+#[test]
+fn a_cluster_and_its_changes() {
+    let away = ClusterNode {
+        unreachable: Some("no answer within 1000 ms".into()),
+        log_index: None,
+        committed_index: None,
+        applied_index: None,
+        snapshot_index: None,
+        revision: None,
+        version: None,
+        commit: None,
+        commands_version: None,
+        uptime_ms: None,
+        disk_free_bytes: None,
+        storage_full: None,
+        clock_ahead_ms: None,
+        ..node(3, NodeRole::Unreachable)
+    };
+    let starting = ClusterNode { waits_for: Some("its log".into()), ..node(4, NodeRole::Learner) };
+    let leader = ClusterNode { clock_ahead_ms: None, ..node(1, NodeRole::Leader) };
+    let most = Cluster {
+        cluster_id: Some("0123456789abcdef0011223344556677".into()),
+        leader: Some(1),
+        term: 7,
+        this_node: 1,
+        nodes: vec![leader, node(2, NodeRole::Follower), away, starting],
+    };
+    check("cluster_most", &most);
+    let least = Cluster { cluster_id: None, leader: None, nodes: vec![], ..most };
+    check("cluster_least", &least);
+    let add = AddNode { id: 4, peer_addr: "10.0.0.4:7171".into(), reason: None };
+    check("add_node_least", &add);
+    check("add_node_most", &AddNode { reason: Some("node 3 is gone".into()), ..add });
+    check("change_node", &ChangeNode { id: 4, reason: Some("node 3 is gone".into()) });
+    let standings = [NodeStanding::Learner, NodeStanding::Voter, NodeStanding::Removed];
+    check("nodes_changed", &standings.map(|standing| NodeChanged { id: 4, standing }).to_vec());
+    check("transfer_least", &TransferLeadership { to: None, reason: None });
+    check("transfer_most", &TransferLeadership { to: Some(2), reason: Some("patching".into()) });
+    check("transferred", &LeadershipTransferred { leader: 2 });
+}
+
 #[test]
 fn audit_as_operators_read_it() {
     let forced = AuditRecord {

@@ -81,6 +81,9 @@ fn requests_have_the_fields_that_the_parser_knows() {
     agrees_as::<FenceCheck<'static>>();
     agrees_as::<ForceRelease<'static>>();
     agrees_as::<SetDomain>();
+    agrees_as::<AddNode<'static>>();
+    agrees_as::<ChangeNode<'static>>();
+    agrees_as::<TransferLeadership<'static>>();
 }
 
 #[test]
@@ -131,6 +134,8 @@ fn no_request_takes_null() {
         request::<Batch<'static>>(),
         request::<KeepAliveMany<'static>>(),
         request::<SetDomain>(),
+        request::<AddNode<'static>>(),
+        request::<TransferLeadership<'static>>(),
     ] {
         assert!(!admits_null(&schema) && !all.values().any(admits_null), "{schema}");
     }
@@ -155,6 +160,11 @@ fn answers_say_what_is_always_there_and_may_gain_fields() {
     let (stats, _) = answer::<Stats<'static>>();
     assert!(required(&stats).contains("leader"));
     assert!(admits_null(&stats["properties"]["leader"]));
+
+    let (node, _) = answer::<ClusterNode<'static>>();
+    let always = ["http_addr", "id", "peer_addr", "role", "voter"];
+    assert_eq!(required(&node), BTreeSet::from(always), "a node that is away says nothing");
+    assert!(!admits_null(&node), "{node}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! A request that is not exactly as allowed is refused, and the error names the field.
 
 use leasehold_wire::{
-    Acquire, Batch, CancelWait, FenceCheck, ForceRelease, ForceWhen, Invalid, KeepAlive,
-    KeepAliveMany, OpenLease, Release, Renew, SetDomain, Shape, parse,
+    Acquire, AddNode, Batch, CancelWait, ChangeNode, FenceCheck, ForceRelease, ForceWhen, Invalid,
+    KeepAlive, KeepAliveMany, OpenLease, Release, Renew, SetDomain, Shape, TransferLeadership,
+    parse,
 };
 
 fn refusal(body: &[u8]) -> Invalid {
@@ -239,6 +240,31 @@ fn the_settings_of_a_domain_are_given_or_left_out() {
 }
 
 #[test]
+fn a_change_of_the_cluster_names_its_node() {
+    let add = parse::<AddNode<'_>>(br#"{"id":4,"peer_addr":"a:1","reason":"w"}"#).expect("valid");
+    assert_eq!((add.id, &*add.peer_addr, add.reason.as_deref()), (4, "a:1", Some("w")));
+    let change = parse::<ChangeNode<'_>>(br#"{"id":4}"#).expect("valid");
+    assert_eq!((change.id, change.reason), (4, None));
+    assert_eq!(parse::<TransferLeadership<'_>>(b"{}").expect("valid").to, None);
+    let to = parse::<TransferLeadership<'_>>(br#"{"to":2}"#).expect("valid");
+    assert_eq!(to.to, Some(2));
+    for (body, field, says) in [
+        (r#"{"peer_addr":"a:1"}"#, "id", "is missing"),
+        (r#"{"id":4}"#, "peer_addr", "is missing"),
+        (r#"{"id":"4","peer_addr":"a:1"}"#, "id", "whole number"),
+        (r#"{"id":4,"peer_addr":7}"#, "peer_addr", "string"),
+        (r#"{"id":4,"peer_addr":"a:1","reason":null}"#, "reason", "string"),
+        (r#"{"id":4,"peer_addr":"a:1","voter":true}"#, "voter", "is not a field"),
+        (r#"{"id":4,"id":5,"peer_addr":"a:1"}"#, "id", "more than once"),
+    ] {
+        refused_as::<AddNode<'_>>(body, field, says);
+    }
+    refused_as::<ChangeNode<'_>>(r#"{"id":4,"force":true}"#, "force", "is not a field");
+    refused_as::<TransferLeadership<'_>>(r#"{"to":null}"#, "to", "whole number");
+    refused_as::<TransferLeadership<'_>>(r#"{"id":2}"#, "id", "is not a field");
+}
+
+#[test]
 fn the_table_of_fields_explains_whatever_the_types_refuse() {
     let values = [
         "null",
@@ -288,6 +314,9 @@ fn the_table_of_fields_explains_whatever_the_types_refuse() {
         "reason",
         "when",
         "queue_max",
+        "id",
+        "peer_addr",
+        "to",
         "other",
     ];
     for name in names {
@@ -298,6 +327,7 @@ fn the_table_of_fields_explains_whatever_the_types_refuse() {
                 r#","resource":"r","token":1"#,
                 r#","op":"renew""#,
                 r#","resource":"r","token":1,"reason":"w""#,
+                r#","id":1,"peer_addr":"a:1""#,
             ] {
                 let body = format!(r#"{{"{name}":{value}{rest}}}"#);
                 let body = body.as_bytes();
@@ -317,6 +347,13 @@ fn the_table_of_fields_explains_whatever_the_types_refuse() {
                 });
                 all::<ForceRelease<'_>>(body, |b| {
                     serde_json::from_slice::<ForceRelease<'_>>(b).is_ok()
+                });
+                all::<AddNode<'_>>(body, |b| serde_json::from_slice::<AddNode<'_>>(b).is_ok());
+                all::<ChangeNode<'_>>(body, |b| {
+                    serde_json::from_slice::<ChangeNode<'_>>(b).is_ok()
+                });
+                all::<TransferLeadership<'_>>(body, |b| {
+                    serde_json::from_slice::<TransferLeadership<'_>>(b).is_ok()
                 });
                 all::<SetDomain>(body, |b| serde_json::from_slice::<SetDomain>(b).is_ok());
                 let operation = format!(r#"{{"operations":[{}]}}"#, String::from_utf8_lossy(body));

@@ -322,3 +322,91 @@ fn who_may_not_remove_the_kit_learns_who_may() {
     let (_, detail, _) = refused(&["status", "--postgres", &url]);
     assert!(detail.contains("42501") && detail.contains("GRANT USAGE"), "{detail}");
 }
+
+#[test]
+fn what_runs_on_the_tables_and_belongs_to_others_is_a_hole() {
+    let server = with_kit();
+    let url = server.url();
+    sql(
+        &server,
+        "CREATE ROLE app LOGIN; CREATE SCHEMA of_app;
+        CREATE FUNCTION of_app.deed(text) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT true';
+        CREATE FUNCTION of_app.word() RETURNS text LANGUAGE sql AS 'SELECT ''a''';
+        ALTER FUNCTION of_app.deed(text) OWNER TO app; ALTER FUNCTION of_app.word() OWNER TO app",
+    );
+    for (hang, drop, what) in [
+        (
+            "CREATE INDEX i ON leasehold.fence (resource) WHERE of_app.deed(resource)",
+            "DROP INDEX leasehold.i",
+            "index",
+        ),
+        (
+            "ALTER TABLE leasehold.fence ADD CONSTRAINT c CHECK (of_app.deed(resource))",
+            "ALTER TABLE leasehold.fence DROP CONSTRAINT c",
+            "constraint",
+        ),
+        (
+            "ALTER TABLE leasehold.fence ALTER resource SET DEFAULT of_app.word()",
+            "ALTER TABLE leasehold.fence ALTER resource DROP DEFAULT",
+            "default",
+        ),
+        (
+            "CREATE TRIGGER own BEFORE UPDATE ON leasehold.fence FOR EACH ROW
+                WHEN (of_app.deed(NEW.resource)) EXECUTE FUNCTION leasehold.keep()",
+            "DROP TRIGGER own ON leasehold.fence",
+            "trigger",
+        ),
+        (
+            "CREATE RULE r AS ON UPDATE TO leasehold.kit WHERE of_app.deed('') DO ALSO NOTHING",
+            "DROP RULE r ON leasehold.kit",
+            "rule",
+        ),
+    ] {
+        sql(&server, hang);
+        let (status, code) = told(&["status", "--postgres", &url]);
+        assert_eq!(code, Some(1), "{what}: {status}");
+        assert!(codes(&status).contains(&"fence_strange"), "{what}: {status}");
+        let (_, detail, _) = refused(&["install", "--postgres", &url]);
+        assert!(detail.contains(what) && detail.contains("belongs to app"), "{what}: {detail}");
+        sql(&server, drop);
+        let (status, code) = told(&["status", "--postgres", &url]);
+        assert_eq!(code, Some(0), "{what}: {status}");
+    }
+    told(&["install", "--postgres", &url]);
+}
+
+#[test]
+fn a_fence_that_came_without_its_keeper_gets_it() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, "DROP TRIGGER keep ON leasehold.fence");
+    let (status, _) = told(&["status", "--postgres", &url]);
+    assert!(codes(&status).contains(&"fence_forgets"), "{status}");
+    told(&["install", "--postgres", &url]);
+    let (status, _) = told(&["status", "--postgres", &url]);
+    assert!(!codes(&status).contains(&"fence_forgets"), "{status}");
+}
+
+#[test]
+fn a_trigger_that_was_made_anew_for_less_is_a_hole() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, "CREATE TABLE bill (id int); SELECT leasehold.protect('bill')");
+    let (before, _) = told(&["status", "--postgres", &url]);
+    for how in
+        ["BEFORE INSERT ON bill", "BEFORE INSERT OR UPDATE OF id OR DELETE OR TRUNCATE ON bill"]
+    {
+        sql(
+            &server,
+            &format!(
+                "DROP TRIGGER leasehold_fence ON bill; CREATE TRIGGER leasehold_fence {how}
+                FOR EACH STATEMENT EXECUTE FUNCTION leasehold.fenced('false', '')"
+            ),
+        );
+        let (status, code) = told(&["status", "--postgres", &url]);
+        assert_eq!(code, Some(1), "{how}: {status}");
+        assert!(codes(&status).contains(&"trigger_disabled"), "{how}: {status}");
+    }
+    sql(&server, before["protected"][0]["call"].as_str().expect("a statement"));
+    assert_eq!(told(&["status", "--postgres", &url]).1, Some(0));
+}

@@ -1,10 +1,10 @@
 //! Stops of every kind: what the fence knew it still knows, and what was in flight is waited for.
 
-use super::lock::held;
+use super::lock::{grants, held};
 use super::scripted::Scripted;
-use super::{begin_put, put, service, trusting};
+use super::{BINARY, begin_put, put, service, trusting};
 use leasehold_harness::nginx::Nginx;
-use leasehold_harness::{eventually, process};
+use leasehold_harness::{Server, eventually, process};
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -192,6 +192,51 @@ fn a_successor_on_another_directory_trusts_nobody_from_before() {
 }
 
 #[test]
+fn a_record_that_does_not_reach_back_is_no_proof_of_order() {
+    let service = Server::builder(BINARY).flag("--history-max", 20).start();
+    let nginx = Nginx::start();
+    let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1s").start();
+    assert_eq!(begin_put(&proxy, "/a", "r", 33).finish().status, 201);
+    proxy.kill9();
+    proxy.forget();
+    let lock = format!("fence-proxy/{}", nginx.url());
+    eventually("the lock of the dead is over", || held(&service, &lock).is_none());
+    let mut client = service.client();
+    eventually("its grant is forgotten", || {
+        let asked = serde_json::json!({ "resource": "x", "client_id": "c", "ttl_ms": 60_000 });
+        let token = client.acquire(&asked).token();
+        client.release("x", token).ok();
+        grants(&service, &lock) == 0
+    });
+    proxy.start_again();
+    assert!(proxy.said().contains("was not left in order"), "{}", proxy.said());
+    assert!(proxy.metric("held_seconds") > 0.0);
+}
+
+#[test]
+fn a_service_with_long_leases_hears_of_an_orderly_stop() {
+    let service = Server::builder(BINARY).flag("--ttl-min-ms", 5_000).start();
+    let nginx = Nginx::start();
+    let mut proxy = trusting(&service, &nginx.url()).flag("--upstream-settle", "1h").start();
+    assert_eq!(begin_put(&proxy, "/a", "r", 33).finish().status, 201);
+    assert!(proxy.stop().success());
+    proxy.start_again();
+    // It would wait for an hour.
+    assert_eq!(begin_put(&proxy, "/a", "r", 34).finish().status, 204);
+}
+
+#[test]
+fn a_stop_after_the_lock_was_lost_speaks_of_no_writes() {
+    let (mut service, nginx) = (service(), Nginx::start());
+    let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1s").start();
+    service.kill9();
+    eventually("the lock is lost", || proxy.ops("/readyz").status == 503);
+    eventually("and known to be", || proxy.said().contains("is lost: no more writes"));
+    assert!(proxy.stop().success(), "{}", proxy.said());
+    assert!(proxy.said().contains("could not be told"), "{}", proxy.said());
+}
+
+#[test]
 fn a_start_after_a_kill_says_what_it_found_and_raises_no_alarm() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "1h").start();
@@ -218,7 +263,7 @@ fn a_frozen_proxy_passes_nothing_on_when_it_wakes_up_without_its_lock() {
     let mut link = upstream.accept();
     link.head();
     assert_eq!(link.take(5), b"01234");
-    process::signal(proxy.pid(), Signal::STOP);
+    process::freeze(proxy.pid());
     client.send(&whole[whole.len() - 5..]).expect("the kernel takes it");
     let lock = format!("fence-proxy/{}", upstream.url());
     eventually("its lock is over", || held(&service, &lock).is_none());

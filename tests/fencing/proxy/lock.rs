@@ -166,6 +166,20 @@ fn a_directory_stays_with_its_upstream() {
 }
 
 #[test]
+fn a_name_that_fits_into_no_lock_is_refused_at_once() {
+    let service = service();
+    let proxy = |bytes| {
+        trusting(&service, "http://127.0.0.1:1").flag("--upstream-name", &"x".repeat(bytes))
+    };
+    let refused = proxy(495).refused();
+    assert_eq!(refused.status.code(), Some(64), "{}", refused.output);
+    assert!(refused.output.contains("--upstream-name"), "{}", refused.output);
+    let mut longest = proxy(494).start();
+    assert!(longest.stop().success());
+    assert!(!longest.said().contains("could not be told"), "{}", longest.said());
+}
+
+#[test]
 fn the_ttl_of_the_lock_can_be_changed_at_every_start() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "30m").start();
@@ -263,4 +277,12 @@ pub(super) fn held(service: &leasehold_harness::Server, resource: &str) -> Optio
     let resource = leasehold_harness::encode(resource);
     let mut client: Client = service.client();
     client.get(&format!("/v1/lock?resource={resource}")).ok()["holders"][0]["token"].as_u64()
+}
+
+/// How many grants of a lock are on record.
+pub(super) fn grants(service: &leasehold_harness::Server, resource: &str) -> usize {
+    let resource = leasehold_harness::encode(resource);
+    let mut client: Client = service.client();
+    let page = client.get(&format!("/v1/grants?resource={resource}"));
+    page.ok()["items"].as_array().map_or(0, Vec::len)
 }

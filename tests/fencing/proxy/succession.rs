@@ -109,7 +109,7 @@ fn one_that_waits_in_line_is_not_let_in_by_the_restart_of_one_that_was_killed() 
         .flag("--upstream-timeout", "500ms")
         .flag("--lock-ttl", "1s")
         .start();
-    process::signal(waiting.pid(), Signal::STOP);
+    process::freeze(waiting.pid());
     eventually("its lock is over", || held(&service, &lock).is_none());
     let mut killed = trusting(&service, &upstream.url())
         .flag("--upstream-settle", "4s")

@@ -38,6 +38,13 @@ impl Client {
         Ok(Self { stream, unread: Vec::new(), sent: Instant::now() })
     }
 
+    /// Waits this long for an answer, or for a server to take a request, and not longer.
+    pub fn patient_for(self, time: Duration) -> io::Result<Self> {
+        self.stream.set_read_timeout(Some(time))?;
+        self.stream.set_write_timeout(Some(time))?;
+        Ok(self)
+    }
+
     /// Posts JSON and reads the answer.
     #[track_caller]
     pub fn post(&mut self, path: &str, body: &Value) -> Answer {

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::process::ExitStatus;
+use std::time::Duration;
 
-use serde_json::Value;
-
-use crate::{Answer, Client, Server, within};
+use crate::{Book, Client, Network, Server, within};
 
 /// An election takes two seconds at most on an idle machine.
 const LEADER_PATIENCE: Duration = Duration::from_secs(60);
+/// A node that says nothing for this long is not asked again before the others.
+const WORD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Nodes with the ids from 1 on, running or not.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct Cluster {
     down: BTreeMap<u64, bool>,
     binary: PathBuf,
     peers: String,
+    book: Book,
 }
 
 /// How to start a cluster.
@@ -27,17 +29,34 @@ pub struct Nodes {
     binary: PathBuf,
     flags: Vec<(String, String)>,
     environment: Vec<(u64, String, PathBuf)>,
+    roots: BTreeMap<u64, PathBuf>,
+    places: BTreeMap<u64, Place>,
+}
+
+/// Where a node is, if not beside the test.
+#[derive(Debug, Clone)]
+struct Place {
+    listen: String,
+    peer: String,
+    through: Vec<String>,
 }
 
 impl Nodes {
     /// Nodes run from `binary`.
     pub fn of(binary: impl Into<PathBuf>) -> Self {
-        Self { binary: binary.into(), flags: Vec::new(), environment: Vec::new() }
+        Self {
+            binary: binary.into(),
+            flags: Vec::new(),
+            environment: Vec::new(),
+            roots: BTreeMap::new(),
+            places: BTreeMap::new(),
+        }
     }
 
-    /// Adds a flag with its value to each of them.
+    /// Adds a flag with its value to each of them, or gives it another value.
     #[must_use]
     pub fn flag(mut self, name: &str, value: impl ToString) -> Self {
+        self.flags.retain(|(known, _)| known != name);
         self.flags.push((name.to_owned(), value.to_string()));
         self
     }
@@ -49,30 +68,62 @@ impl Nodes {
         self
     }
 
+    /// Keeps the data of one of them inside `root`, when the disk under it matters.
+    #[must_use]
+    pub fn inside(mut self, id: u64, root: &Path) -> Self {
+        self.roots.insert(id, root.to_owned());
+        self
+    }
+
+    /// Puts as many of them as it has places for into a network of their own.
+    #[must_use]
+    pub fn on(mut self, network: &Network) -> Self {
+        for id in network.ids() {
+            let (listen, peer) = (network.listen(id), network.peer(id));
+            self.places.insert(id, Place { listen, peer, through: network.inside(id) });
+        }
+        self
+    }
+
     /// Starts `size` founders and waits until one of them leads.
     #[track_caller]
     pub fn start(self, size: u64) -> Cluster {
-        let peers: Vec<String> =
-            (1..=size).zip(free_ports(size)).map(|(id, at)| format!("{id}={at}")).collect();
-        let peers = peers.join(",");
-        let start = |id: u64| {
-            let builder = Server::builder(&self.binary).flag("--node-id", id);
-            let builder = builder.flag("--peers", &peers);
-            let flags = self.flags.iter();
-            let builder = flags.fold(builder, |builder, (name, value)| builder.flag(name, value));
-            let ours = self.environment.iter().filter(|(node, ..)| *node == id);
-            ours.fold(builder, |builder, (_, name, value)| builder.env(name, value)).start()
+        let peer = |(id, free): (u64, SocketAddr)| match self.places.get(&id) {
+            Some(place) => format!("{id}={}", place.peer),
+            None => format!("{id}={free}"),
         };
+        let peers: Vec<String> = (1..=size).zip(free_ports(size)).map(peer).collect();
+        let peers = peers.join(",");
         // Each waits for the others before it is ready.
-        let nodes = std::thread::scope(|scope| {
-            let starting: Vec<_> =
-                (1..=size).map(|id| (id, scope.spawn(move || start(id)))).collect();
+        let nodes: BTreeMap<u64, Server> = std::thread::scope(|scope| {
+            let start = |id| {
+                let builder = self.builder(id, &peers);
+                scope.spawn(move || builder.start())
+            };
+            let starting: Vec<_> = (1..=size).map(|id| (id, start(id))).collect();
             let joined = starting.into_iter().map(|(id, node)| (id, node.join()));
             joined.map(|(id, node)| (id, node.expect("every founder starts"))).collect()
         });
-        let cluster = Cluster { nodes, down: BTreeMap::new(), binary: self.binary, peers };
+        let book = Book::default();
+        let cluster = Cluster { nodes, down: BTreeMap::new(), binary: self.binary, peers, book };
+        cluster.note_addresses();
         cluster.leader();
         cluster
+    }
+
+    fn builder(&self, id: u64, peers: &str) -> crate::Builder {
+        let builder = Server::builder(&self.binary).flag("--node-id", id).flag("--peers", peers);
+        let flags = self.flags.iter();
+        let builder = flags.fold(builder, |builder, (name, value)| builder.flag(name, value));
+        let ours = self.environment.iter().filter(|(node, ..)| *node == id);
+        let mut builder = ours.fold(builder, |builder, (_, name, value)| builder.env(name, value));
+        if let Some(root) = self.roots.get(&id) {
+            builder = builder.inside(root);
+        }
+        match self.places.get(&id) {
+            Some(place) => builder.flag("--listen", &place.listen).through(place.through.clone()),
+            None => builder,
+        }
     }
 }
 
@@ -105,11 +156,34 @@ impl Cluster {
         self.up().into_iter().map(|id| self.node(id).addr()).collect()
     }
 
+    /// The same, in a book that follows them: a node that is started again has another address.
+    pub fn book(&self) -> Book {
+        self.book.clone()
+    }
+
     /// Kills one of them without a chance to write or say anything.
     #[track_caller]
     pub fn kill9(&mut self, id: u64) {
-        self.node_mut(id).kill9();
         self.down.insert(id, true);
+        // First, as another process may take its port.
+        self.note_addresses();
+        self.node_mut(id).kill9();
+    }
+
+    /// Asks one of them to stop, and waits until it has.
+    #[track_caller]
+    pub fn stop(&mut self, id: u64, patience: Duration) -> ExitStatus {
+        self.node(id).begin_stop();
+        self.ended(id, patience)
+    }
+
+    /// Waits until one of them has ended by itself.
+    #[track_caller]
+    pub fn ended(&mut self, id: u64, patience: Duration) -> ExitStatus {
+        let status = self.node_mut(id).finish_stop(patience);
+        self.down.insert(id, true);
+        self.note_addresses();
+        status
     }
 
     /// Starts one again on its data, and waits until it is ready.
@@ -117,6 +191,7 @@ impl Cluster {
     pub fn restart(&mut self, id: u64) {
         self.node_mut(id).restart();
         self.down.remove(&id);
+        self.note_addresses();
     }
 
     /// Starts all that are down at once: alone none of them may become ready.
@@ -131,6 +206,16 @@ impl Cluster {
             }
         });
         self.down.clear();
+        self.note_addresses();
+    }
+
+    /// Puts a node that runs in the place of one that is gone for good.
+    #[track_caller]
+    pub fn exchange(&mut self, gone: u64, id: u64, new: Server) {
+        self.nodes.remove(&gone).expect("the node is one of the cluster");
+        self.down.remove(&gone);
+        self.nodes.insert(id, new);
+        self.note_addresses();
     }
 
     /// The node that leads, once one of those that run says so of itself.
@@ -159,12 +244,17 @@ impl Cluster {
         self.up().into_iter().find(|id| *id != leader).expect("more than one node runs")
     }
 
+    fn note_addresses(&self) {
+        self.book.write(self.addresses());
+    }
+
     fn is_down(&self, id: u64) -> bool {
         self.down.contains_key(&id)
     }
 
     fn leads(&self, id: u64) -> bool {
         let client = Client::try_new(self.node(id).addr());
+        let client = client.and_then(|client| client.patient_for(WORD_PATIENCE));
         let answer = client.and_then(|mut client| client.try_call("GET", "/metrics", &[], b""));
         answer.is_ok_and(|answer| {
             String::from_utf8_lossy(&answer.body).contains("\nleasehold_leading 1\n")
@@ -172,54 +262,8 @@ impl Cluster {
     }
 }
 
-/// A client of a cluster: when a node does not answer, or cannot, it asks the next one.
-#[derive(Debug)]
-pub struct Roaming {
-    addresses: Vec<SocketAddr>,
-    at: usize,
-    client: Option<Client>,
-}
-
-impl Roaming {
-    /// Knows these nodes.
-    pub fn new(addresses: Vec<SocketAddr>) -> Self {
-        Self { addresses, at: 0, client: None }
-    }
-
-    /// Posts until a node answers with something else than that it cannot, or `patience` is over.
-    /// The request must be one that may be repeated.
-    pub fn post(&mut self, path: &str, body: &Value, patience: Duration) -> Option<Answer> {
-        let give_up_at = Instant::now() + patience;
-        while Instant::now() < give_up_at {
-            match self.try_post(path, body) {
-                Ok(answer) if answer.status != 503 => return Some(answer),
-                _ => self.go_on(),
-            }
-        }
-        None
-    }
-
-    fn try_post(&mut self, path: &str, body: &Value) -> std::io::Result<Answer> {
-        let client = match self.client.take() {
-            Some(client) => client,
-            None => Client::try_new(self.addresses[self.at])?,
-        };
-        let mut client = client;
-        let answer = client.try_post(path, body)?;
-        self.client = Some(client);
-        Ok(answer)
-    }
-
-    fn go_on(&mut self) {
-        self.client = None;
-        self.at = (self.at + 1) % self.addresses.len();
-        // Nothing tells when a node can answer again; this only keeps the loop from spinning.
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Addresses that were free a moment ago.
-fn free_ports(count: u64) -> Vec<SocketAddr> {
+pub fn free_ports(count: u64) -> Vec<SocketAddr> {
     let held: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
     held.iter().map(|port| port.local_addr().expect("it is bound")).collect()

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::Server;
+use crate::{Server, eventually};
 
 /// A command of `binary` as a client of `server`.
 pub fn client_of(binary: &str, server: &Server) -> Command {
@@ -51,6 +51,19 @@ pub fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid as i32).expect("a process id is not 0");
     // It may have ended on its own; whoever cares looks.
     let _ = kill_process(pid, signal);
+}
+
+/// Stops a process, and returns once none of its threads runs any more: until each has seen the
+/// signal, those that sleep may still wake up and work.
+pub fn freeze(pid: u32) {
+    signal(pid, Signal::STOP);
+    eventually("every thread is stopped", || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
+        threads.flatten().all(|thread| {
+            let id = thread.file_name().to_str().and_then(|name| name.parse().ok());
+            id.and_then(state).is_none_or(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+        })
+    });
 }
 
 /// Signals the process group that this process leads.

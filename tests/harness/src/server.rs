@@ -21,6 +21,8 @@ pub struct Builder {
     args: Vec<String>,
     environment: Vec<(String, PathBuf)>,
     root: Option<PathBuf>,
+    /// The command that starts it, if it is not started directly.
+    through: Vec<String>,
 }
 
 impl Builder {
@@ -45,6 +47,13 @@ impl Builder {
         self
     }
 
+    /// Starts it with this command, which must become the server in the same process.
+    #[must_use]
+    pub fn through(mut self, command: Vec<String>) -> Self {
+        self.through = command;
+        self
+    }
+
     /// Starts it and waits until it is ready.
     #[track_caller]
     pub fn start(self) -> Server {
@@ -53,15 +62,33 @@ impl Builder {
 
     /// Starts it and waits until it is ready or has given up.
     pub fn try_start(self) -> Result<Server, Refused> {
+        self.launch(Until::Ready)
+    }
+
+    /// Starts it and waits until it listens, which it does before it serves.
+    #[track_caller]
+    pub fn begin(self) -> Server {
+        let begun = self.launch(Until::Listening);
+        begun.unwrap_or_else(|refused| panic!("it did not start: {refused:?}"))
+    }
+
+    fn launch(self, until: Until) -> Result<Server, Refused> {
         let home = match &self.root {
             Some(root) => TempDir::new_in(root),
             None => TempDir::new(),
         };
         let home = home.expect("a temporary directory can be made");
         let data_dir = home.path().join("data");
-        let process = Process::start(&self, &data_dir, &home.path().join("output.log"))?;
+        let process = Process::start(&self, &data_dir, &home.path().join("output.log"), until)?;
         Ok(Server { builder: self, home, data_dir, process: Some(process) })
     }
+}
+
+/// What a start waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    Listening,
+    Ready,
 }
 
 /// A start that ended in an exit instead of readiness.
@@ -86,7 +113,13 @@ pub struct Server {
 impl Server {
     /// Describes a server run from `binary`.
     pub fn builder(binary: impl Into<PathBuf>) -> Builder {
-        Builder { binary: binary.into(), args: Vec::new(), environment: Vec::new(), root: None }
+        Builder {
+            binary: binary.into(),
+            args: Vec::new(),
+            environment: Vec::new(),
+            root: None,
+            through: Vec::new(),
+        }
     }
 
     /// Where it listens. Every start has a port of its own.
@@ -137,6 +170,12 @@ impl Server {
         status
     }
 
+    /// Whether it runs, or has ended by itself and waits for `finish_stop`.
+    #[track_caller]
+    pub fn has_ended(&mut self) -> bool {
+        self.process.as_mut().expect("the server runs").exited().is_some()
+    }
+
     /// Starts it again on the same data and waits until it is ready.
     #[track_caller]
     pub fn restart(&mut self) {
@@ -152,6 +191,16 @@ impl Server {
         }
     }
 
+    /// Runs another binary from the next start on.
+    pub fn run_from(&mut self, binary: impl Into<PathBuf>) {
+        self.builder.binary = binary.into();
+    }
+
+    /// All that it has said, on either stream, since it was first started.
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.output()).unwrap_or_default()).into_owned()
+    }
+
     /// `try_restart` with another value of a flag, this once.
     pub fn try_restart_as(&mut self, name: &str, value: impl ToString) -> Result<(), Refused> {
         let before = self.builder.clone();
@@ -163,15 +212,36 @@ impl Server {
 
     /// `restart` for data that it may refuse.
     pub fn try_restart(&mut self) -> Result<(), Refused> {
+        self.launch(Until::Ready)
+    }
+
+    /// `restart` that waits no longer than until it listens.
+    #[track_caller]
+    pub fn begin_restart(&mut self) {
+        let begun = self.launch(Until::Listening);
+        begun.unwrap_or_else(|refused| panic!("it did not restart: {refused:?}"));
+    }
+
+    fn launch(&mut self, until: Until) -> Result<(), Refused> {
         assert!(self.process.is_none(), "the server still runs");
-        self.process = Some(Process::start(&self.builder, &self.data_dir, &self.output())?);
+        let output = self.output();
+        self.process = Some(Process::start(&self.builder, &self.data_dir, &output, until)?);
         Ok(())
+    }
+
+    /// Waits until one that was begun is ready.
+    #[track_caller]
+    pub fn ready(&mut self) {
+        let process = self.process.as_mut().expect("the server runs");
+        let settled =
+            within(START_PATIENCE, "the server is ready", || process.settled(0, Until::Ready));
+        settled.unwrap_or_else(|refused| panic!("it ended instead: {refused:?}"));
     }
 
     /// Starts another process on the data of this one.
     pub fn second(&self) -> Result<(), Refused> {
         let output = self.home.path().join("second.log");
-        Process::start(&self.builder, &self.data_dir, &output).map(drop)
+        Process::start(&self.builder, &self.data_dir, &output, Until::Ready).map(drop)
     }
 
     /// Stops all its threads, as a suspended machine would.
@@ -216,11 +286,18 @@ struct Process {
 }
 
 impl Process {
-    fn start(builder: &Builder, data_dir: &Path, output: &Path) -> Result<Self, Refused> {
+    fn start(
+        builder: &Builder,
+        data_dir: &Path,
+        output: &Path,
+        until: Until,
+    ) -> Result<Self, Refused> {
         let said_before = fs::metadata(output).map_or(0, |meta| meta.len()) as usize;
         let file = File::options().create(true).append(true).open(output);
         let file = file.expect("the output file can be written");
-        let mut command = Command::new(&builder.binary);
+        let mut words = builder.through.iter().map(PathBuf::from).chain([builder.binary.clone()]);
+        let mut command = Command::new(words.next().expect("the binary at least"));
+        command.args(words);
         // Settings of the person who runs the tests must not leak into them.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("LEASEHOLD_") {
@@ -240,18 +317,23 @@ impl Process {
         let child = command.spawn().unwrap_or_else(|e| panic!("{}: {e}", builder.binary.display()));
         let addr = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { child, addr, output: output.to_owned() };
-        within(START_PATIENCE, "the server is ready or exits", || process.settled(said_before))?;
+        within(START_PATIENCE, "the server is there or exits", || {
+            process.settled(said_before, until)
+        })?;
         Ok(process)
     }
 
-    /// Ready, refused, or neither yet.
-    fn settled(&mut self, said_before: usize) -> Option<Result<(), Refused>> {
+    /// There, refused, or neither yet.
+    fn settled(&mut self, said_before: usize, until: Until) -> Option<Result<(), Refused>> {
         if let Some(status) = self.exited() {
             let output = self.said().get(said_before..).unwrap_or_default().to_owned();
             return Some(Err(Refused { status, output }));
         }
         if self.addr.port() == 0 {
             self.addr = announced(self.said().get(said_before..)?)?;
+        }
+        if until == Until::Listening {
+            return Some(Ok(()));
         }
         let ready = Client::try_new(self.addr).ok()?.try_call("GET", "/readyz", &[], b"").ok()?;
         (ready.status == 200).then_some(Ok(()))

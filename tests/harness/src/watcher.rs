@@ -80,6 +80,11 @@ impl Watcher {
         self.stream = None;
     }
 
+    /// Where it watches.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
     /// Where it is: the last revision that it knows of.
     pub fn position(&self) -> Option<u64> {
         self.seen.as_ref().map(|seen| seen.parse().expect("revisions are numbers to the server"))
@@ -113,6 +118,17 @@ impl Watcher {
     /// Cuts the stream: what was not read is lost on the way.
     pub fn cut(&mut self) {
         self.stream = None;
+    }
+
+    /// Cuts the stream in the middle of an event, after a part of one was read. False, and nothing
+    /// was cut, if no event began within this time.
+    pub fn cut_amid(&mut self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        let begun = self.stream.as_mut().is_some_and(|stream| stream.read_a_part(deadline).is_ok());
+        if begun {
+            self.cut();
+        }
+        begun
     }
 
     /// Waits for what is told next, connecting again as often as it takes.
@@ -171,8 +187,19 @@ impl Stream {
                 return String::from_utf8(block).map_err(io::Error::other);
             }
             if !self.unpack()? {
-                self.fill(deadline)?;
+                self.fill(deadline, 16 << 10)?;
             }
+        }
+    }
+
+    /// Reads until there is a beginning of a chunk whose end is not there.
+    fn read_a_part(&mut self, deadline: Instant) -> io::Result<()> {
+        loop {
+            while self.unpack()? {}
+            if self.in_body && !self.raw.is_empty() {
+                return Ok(());
+            }
+            self.fill(deadline, 64)?;
         }
     }
 
@@ -184,6 +211,9 @@ impl Stream {
             };
             let head: Vec<u8> = self.raw.drain(..end + 4).collect();
             if !head.starts_with(b"HTTP/1.1 200") {
+                if head.starts_with(b"HTTP/1.1 503") {
+                    return Err(io::Error::other("it cannot be watched now"));
+                }
                 let head = String::from_utf8_lossy(&head).into_owned();
                 panic!("no stream but: {head}");
             }
@@ -204,11 +234,11 @@ impl Stream {
         Ok(true)
     }
 
-    fn fill(&mut self, deadline: Instant) -> io::Result<()> {
+    fn fill(&mut self, deadline: Instant, at_most: usize) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         let mut bytes = [0; 16 << 10];
-        match self.socket.read(&mut bytes)? {
+        match self.socket.read(&mut bytes[..at_most])? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             n => {
                 self.raw.extend_from_slice(&bytes[..n]);

@@ -45,6 +45,7 @@ pub(crate) struct Metrics {
 #[derive(Debug)]
 struct FenceMetrics {
     in_flight: IntGauge,
+    held: IntGauge,
     waiting: IntGauge,
     recording: IntGauge,
     resources: IntGauge,
@@ -199,6 +200,10 @@ impl FenceMetrics {
         let none = Stats::default();
         Ok(Self {
             in_flight: make.gauge("writes_in_flight", "Writes let through that are not over.")?,
+            held: make.gauge(
+                "held_seconds",
+                "How much longer newer tokens wait, as the upstream was not left in order.",
+            )?,
             waiting: make.gauge("waiting", "Requests that wait for older writes in flight.")?,
             recording: make
                 .gauge("recording", "Requests that wait for their token to be durable.")?,
@@ -222,6 +227,7 @@ impl FenceMetrics {
     fn take_over(&self, stats: &Stats) {
         let gauge = |gauge: &IntGauge, now: u64| gauge.set(i64::try_from(now).unwrap_or(i64::MAX));
         gauge(&self.in_flight, stats.in_flight);
+        gauge(&self.held, stats.held_for.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX));
         gauge(&self.waiting, stats.waiting);
         gauge(&self.recording, stats.recording);
         gauge(&self.resources, stats.resources);

@@ -9,7 +9,7 @@ use crate::settings::{Limits, Settings};
 use crate::start_error::StartError;
 use crate::tenure::{Begun, LOCK_PREFIX, Left, Tenure};
 use crate::upstream::{Upstream, chain};
-use crate::{door, ops, tls};
+use crate::{door, ops, tls, witness};
 use leasehold_client::fence::redb::{CloseError, OpenError};
 use leasehold_client::fence::{Options, RedbFence, Usage};
 use leasehold_client::{Client, Guard};
@@ -20,6 +20,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
+
+/// The longest name of a resource.
+const RESOURCE_BYTES_MAX: usize = 512;
 
 /// How much of its lock's TTL a proxy needs to cut what is under way.
 const MARGIN_SHARE: u32 = 5;
@@ -46,6 +49,7 @@ impl Proxy {
     /// [`StartError::Held`] if another proxy stands before the upstream.
     pub async fn start(settings: Settings, home: Home, client: Client) -> Result<Self, StartError> {
         let limits = settings.limits.clone();
+        let lock = lock_of(&settings)?;
         let tls = tls::config(settings.upstream_ca.as_deref()).map_err(StartError::Setting)?;
         let metrics = Metrics::new(&limits);
         let metrics = metrics.map_err(|error| StartError::Setting(error.to_string()))?;
@@ -62,7 +66,7 @@ impl Proxy {
         let tenure = Tenure {
             client: client.clone(),
             home: home.clone(),
-            resource: lock_of(&settings),
+            resource: lock,
             ttl: limits.lock_ttl,
             settle: limits.after_another(),
         };
@@ -162,6 +166,10 @@ impl Proxy {
         let closed = self.answerer.fence.close().await;
         match (closed, guard) {
             (Ok(()), Some(guard)) if drained => give_back(&self.tenure, guard).await,
+            (Ok(()), None) if drained => {
+                tracing::warn!("the lock on the upstream was lost before: nobody can be told");
+                Stopped::Untold
+            }
             (closed, guard) => {
                 // Given back, it would say that nothing is in flight.
                 drop(guard.map(Guard::into_grant));
@@ -175,7 +183,10 @@ impl Proxy {
 /// lock looks at once.
 async fn give_back(tenure: &Tenure, guard: Guard) -> Stopped {
     let vouched = tenure.vouch(guard.token()).await;
-    match guard.release().await {
+    // The guard is taken apart, as its own release tries for longer than a stop may take.
+    let grant = guard.into_grant();
+    let client = tenure.client.with_budget(witness::WITHIN);
+    match client.release(&tenure.resource, grant.token).await {
         Ok(_) => tenure.home.forget(),
         Err(error) => tracing::warn!(%error, "the lock on the upstream ends by itself"),
     }
@@ -271,11 +282,20 @@ fn warn_of(settings: &Settings) {
     }
 }
 
-fn lock_of(settings: &Settings) -> String {
-    match &settings.upstream_name {
-        Some(name) => format!("{LOCK_PREFIX}{name}"),
-        None => format!("{LOCK_PREFIX}{}", settings.upstream),
+/// The lock on the upstream; the one that vouches for it has a longer name, which has to fit too.
+fn lock_of(settings: &Settings) -> Result<String, StartError> {
+    let address = settings.upstream.to_string();
+    let name = settings.upstream_name.as_deref().unwrap_or(&address);
+    let most = RESOURCE_BYTES_MAX - witness::lock_of("").len();
+    if name.len() > most {
+        let detail = format!(
+            "the name of the upstream has {} bytes, and at most {most} fit into that of its lock: \
+             give it a shorter one with --upstream-name",
+            name.len()
+        );
+        return Err(StartError::Setting(detail));
     }
+    Ok(format!("{LOCK_PREFIX}{name}"))
 }
 
 fn open(home: &Home, limits: &Limits) -> Result<RedbFence, StartError> {

@@ -9,7 +9,7 @@ use crate::home::{Home, LastRequest};
 use crate::settings::{Limits, TIME_MAX};
 use crate::start_error::StartError;
 use crate::witness;
-use leasehold_client::wire::{Code, EndedHow, GrantRecord, GrantState};
+use leasehold_client::wire::{Code, EndedHow, GrantRecord, GrantState, Time};
 use leasehold_client::{Client, Error, GrantsFilter, Guard, State};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,6 +31,17 @@ const PAUSE: Duration = Duration::from_secs(1);
 const RECHECK: Duration = Duration::from_millis(50);
 
 type History = Vec<GrantRecord<'static>>;
+
+/// What the service tells of the grants of a lock.
+#[derive(Debug)]
+struct Record {
+    /// The latest, newest first.
+    grants: History,
+    /// The tokens of those that were left in order.
+    vouched: BTreeSet<u64>,
+    /// None that may still count has been forgotten.
+    whole: bool,
+}
 
 /// What has to be known to hold the lock.
 #[derive(Debug, Clone)]
@@ -169,7 +180,7 @@ impl Tenure {
 
     /// Says that nothing is in flight any more of the tenure with this token.
     pub(crate) async fn vouch(&self, token: u64) -> Result<(), Error> {
-        witness::vouch(&self.client, &self.witness(), token).await
+        witness::vouch(&self.client, &self.witness(), self.ttl, token).await
     }
 
     fn witness(&self) -> String {
@@ -191,11 +202,8 @@ impl Tenure {
     /// Looks at how the grant before this one ended. What the service does not tell counts as the
     /// worst; `own` is a grant of this very process, which knows what it left in flight.
     pub(crate) async fn left_before(&self, token: u64, own: Option<u64>) -> Left {
-        match self.histories().await {
-            Ok((grants, witnesses)) => {
-                let witnesses = witness::vouched_for(&witnesses.iter().collect::<Vec<_>>());
-                self.left_by(&grants.iter().collect::<Vec<_>>(), &witnesses, token, own)
-            }
+        match self.record(token).await {
+            Ok(record) => self.left_by(&record, token, own),
             Err(error) => {
                 tracing::warn!(%error, "the history of the lock cannot be read: the worst is assumed");
                 Left::WORST
@@ -203,9 +211,42 @@ impl Tenure {
         }
     }
 
-    /// Of the lock, and of the one that vouches for it.
-    async fn histories(&self) -> Result<(History, History), Error> {
-        Ok((self.history(&self.resource).await?, self.history(&self.witness()).await?))
+    /// What the service tells of the lock, and of the one that vouches for it.
+    async fn record(&self, token: u64) -> Result<Record, Error> {
+        let grants = self.history(&self.resource).await?;
+        let present = grants.iter().find(|grant| grant.token == token);
+        let reaches_back = match present.map(|grant| grant.granted_at) {
+            Some(now) => self.is_whole_since(self.earliest_that_counts(now)).await?,
+            None => false,
+        };
+        if !reaches_back {
+            tracing::warn!(
+                lock = %self.resource,
+                "the service has forgotten grants that may still count (--history-max, --history-ms): \
+                 the worst is assumed of them"
+            );
+        }
+        let vouched = witness::vouched_for(&self.history(&self.witness()).await?);
+        Ok(Record { grants, vouched, whole: reaches_back })
+    }
+
+    /// Whether the service still knows of every grant that was valid at that time or later. It
+    /// keeps only so many, and others may have taken as many since.
+    async fn is_whole_since(&self, at: Time) -> Result<bool, Error> {
+        let resource = Some(self.resource.clone());
+        let filter =
+            GrantsFilter { resource, at: Some(at), limit: Some(1), ..GrantsFilter::default() };
+        match self.client.grants(filter).next_page().await {
+            Ok(_) => Ok(true),
+            Err(error) if error.code() == Some(Code::NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What had ended by then has settled.
+    fn earliest_that_counts(&self, now: Time) -> Time {
+        let lingers = (self.settle + self.ttl).as_millis();
+        Time(now.0.saturating_sub(u64::try_from(lingers).unwrap_or(u64::MAX)))
     }
 
     /// The latest grants of a lock, newest first.
@@ -216,20 +257,16 @@ impl Tenure {
         Ok(page.map(|page| page.value.items).unwrap_or_default())
     }
 
-    /// `grants` are the latest of the lock, newest first; `vouched` are the tokens of those that
-    /// were left in order, and `token` is that of the present one.
-    fn left_by(
-        &self,
-        grants: &[&GrantRecord<'_>],
-        vouched: &BTreeSet<u64>,
-        token: u64,
-        own: Option<u64>,
-    ) -> Left {
+    /// `token` is that of the present grant.
+    fn left_by(&self, record: &Record, token: u64, own: Option<u64>) -> Left {
+        let Record { grants, vouched, whole } = record;
         let now = grants.iter().find(|grant| grant.token == token).map(|grant| grant.granted_at);
         let before: Vec<_> = grants.iter().filter(|grant| grant.token < token).collect();
         let Some(last) = before.first() else {
-            // Long ago, or never: in flight is nothing, but somebody may have been here.
-            return Left { by_us: self.home.is_new(), ..Left::WELL };
+            // Long ago, or never: somebody may have been here, but nothing of theirs is in flight,
+            // if so much can still be known.
+            let left = if *whole { Left::WELL } else { Left::WORST };
+            return Left { by_us: self.home.is_new(), ..left };
         };
         if Some(last.token) == own {
             return Left::WELL;
@@ -240,15 +277,16 @@ impl Tenure {
             _ => true,
         };
         let full = before.len() + 1 >= HISTORY && before.iter().all(|g| is_recent(g));
+        let partial = full || !*whole;
         let count = |grant: &GrantRecord<'_>| grant.token == last.token || is_recent(grant);
         let counted = || before.iter().filter(|grant| count(grant));
         let longest = |name| counted().filter_map(|grant| said(grant, name)).max();
         let last_tenure = self.home.last_tenure().unwrap_or_default();
         let ours = last.client_id == self.client.client_id() && last.token == last_tenure;
         Left {
-            clean: !full && counted().all(|grant| was_left_in_order(grant, vouched)),
+            clean: !partial && counted().all(|grant| was_left_in_order(grant, vouched)),
             by_us: ours || token == last_tenure,
-            late: full || counted().any(|grant| may_go_on(grant, vouched)),
+            late: partial || counted().any(|grant| may_go_on(grant, vouched)),
             settle: longest(SETTLE_MS).unwrap_or_default(),
             ttl: longest(TTL_MS).unwrap_or_default(),
         }

@@ -71,8 +71,8 @@ fn left(tenure: &Tenure, before: Vec<GrantRecord<'static>>) -> Left {
 /// The same, where only these are known to have been left in order.
 fn left_by(tenure: &Tenure, before: Vec<GrantRecord<'static>>, vouched: BTreeSet<u64>) -> Left {
     let present = live(NOW, tenure.client.client_id());
-    let all: Vec<_> = [present].into_iter().chain(before).collect();
-    tenure.left_by(&all.iter().collect::<Vec<_>>(), &vouched, NOW, None)
+    let grants: Vec<_> = [present].into_iter().chain(before).collect();
+    tenure.left_by(&Record { grants, vouched, whole: true }, NOW, None)
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_witness_names_the_token_of_a_tenure() {
         saying(live(3, "b"), &[("other", "98"), ("token", "99")]),
         saying(live(4, "b"), &[("token", "-1")]),
     ];
-    let vouched = witness::vouched_for(&said.iter().collect::<Vec<_>>());
+    let vouched = witness::vouched_for(&said);
     assert_eq!(vouched, BTreeSet::from([97, 99]));
 }
 
@@ -202,4 +202,18 @@ fn a_history_that_is_too_long_to_be_seen_is_taken_for_the_worst() {
     let full = left(&tenure, tokens(HISTORY as u64 - 1));
     assert!(!full.clean && full.late);
     assert_eq!(left(&tenure, tokens(HISTORY as u64 - 2)), Left::WELL);
+}
+
+#[test]
+fn what_the_service_has_forgotten_counts_as_the_worst() {
+    let (tenure, _dir) = tenure();
+    let left = |before: Vec<GrantRecord<'static>>| {
+        let present = live(NOW, tenure.client.client_id());
+        let grants: Vec<_> = [present].into_iter().chain(before).collect();
+        tenure.left_by(&Record { grants, vouched: (0..NOW).collect(), whole: false }, NOW, None)
+    };
+    let known = ended(99, tenure.client.client_id(), EndedHow::Released, Duration::ZERO);
+    for left in [left(Vec::new()), left(vec![known])] {
+        assert!(!left.clean && left.late, "{left:?}");
+    }
 }

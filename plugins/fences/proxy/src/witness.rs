@@ -13,12 +13,8 @@ use std::time::Duration;
 const PREFIX: &str = "fence-proxy-clean/";
 /// The metadata that names a tenure by its token.
 const TOKEN: &str = "token";
-/// It ends by itself if it is not given back.
-const TTL: Duration = Duration::from_secs(1);
-/// Longer than that, so that one that was left behind is in nobody's way.
-const WAIT: Duration = Duration::from_secs(2);
-/// How long the service may take for it: a stop without a service comes to its end.
-const WITHIN: Duration = Duration::from_secs(5);
+/// How long the service may take for each word of a stop: one without a service comes to its end.
+pub(crate) const WITHIN: Duration = Duration::from_secs(5);
 
 /// The lock that vouches for the tenures of an upstream of this name.
 pub(crate) fn lock_of(upstream: &str) -> String {
@@ -26,10 +22,16 @@ pub(crate) fn lock_of(upstream: &str) -> String {
 }
 
 /// Says for all to read that of the tenure with this token nothing is in flight any more. What is
-/// said stands whatever happens to the lock afterwards.
-pub(crate) async fn vouch(client: &Client, lock: &str, token: u64) -> Result<(), Error> {
+/// said stands whatever happens to the lock afterwards. It is shared, so that one that was left
+/// behind is in nobody's way; `ttl` is one that the service is known to grant.
+pub(crate) async fn vouch(
+    client: &Client,
+    lock: &str,
+    ttl: Duration,
+    token: u64,
+) -> Result<(), Error> {
     let client = client.with_budget(WITHIN);
-    let asked = client.acquire(lock).ttl(TTL).wait(WAIT).metadata(TOKEN, token.to_string());
+    let asked = client.acquire(lock).shared().ttl(ttl).metadata(TOKEN, token.to_string());
     let grant = asked.grant().await?.value;
     if let Err(error) = client.release(lock, grant.token).await {
         tracing::debug!(%error, lock, "it ends by itself");
@@ -38,7 +40,7 @@ pub(crate) async fn vouch(client: &Client, lock: &str, token: u64) -> Result<(),
 }
 
 /// The tenures that such grants name.
-pub(crate) fn vouched_for(grants: &[&GrantRecord<'_>]) -> BTreeSet<u64> {
+pub(crate) fn vouched_for(grants: &[GrantRecord<'_>]) -> BTreeSet<u64> {
     let pairs = grants.iter().flat_map(|grant| &grant.metadata).flat_map(|metadata| &metadata.0);
     let tokens = pairs.filter(|(name, _)| name == TOKEN);
     tokens.filter_map(|(_, token)| token.parse().ok()).collect()

@@ -80,6 +80,36 @@ const HUNG: &str = "SELECT pg_catalog.format('DROP TRIGGER %I ON %s', t.tgname, 
      AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = p.proowner \
      AND r.rolsuper) ORDER BY 1";
 
+/// What hangs on the tables of the kit and runs, or is made of, what belongs to neither their owner
+/// nor a superuser: an index, a default, a constraint, a rule, a policy, the condition of a trigger.
+/// It runs with the rights of whoever calls the kit, or of its owner. What it is, and whose.
+pub(super) const STRANGE: &str = "WITH kit AS (SELECT c.oid, c.relowner FROM pg_catalog.pg_class AS c \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE n.nspname = 'leasehold' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')), \
+     piece (kind, id, place, own) AS (\
+     SELECT 'pg_catalog.pg_class'::regclass, oid, oid, 0::oid FROM kit \
+     UNION ALL SELECT 'pg_catalog.pg_class'::regclass, indexrelid, indrelid, 0 FROM pg_catalog.pg_index \
+     UNION ALL SELECT 'pg_catalog.pg_attrdef'::regclass, oid, adrelid, 0 FROM pg_catalog.pg_attrdef \
+     UNION ALL SELECT 'pg_catalog.pg_constraint'::regclass, oid, conrelid, 0 \
+     FROM pg_catalog.pg_constraint \
+     UNION ALL SELECT 'pg_catalog.pg_rewrite'::regclass, oid, ev_class, 0 FROM pg_catalog.pg_rewrite \
+     UNION ALL SELECT 'pg_catalog.pg_policy'::regclass, oid, polrelid, 0 FROM pg_catalog.pg_policy \
+     UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::regclass, oid, stxrelid, 0 \
+     FROM pg_catalog.pg_statistic_ext \
+     UNION ALL SELECT 'pg_catalog.pg_trigger'::regclass, oid, tgrelid, tgfoid \
+     FROM pg_catalog.pg_trigger), \
+     part (kind, id, owner) AS (\
+     SELECT 'pg_catalog.pg_proc'::regclass, oid, proowner FROM pg_catalog.pg_proc \
+     UNION ALL SELECT 'pg_catalog.pg_operator'::regclass, oid, oprowner FROM pg_catalog.pg_operator \
+     UNION ALL SELECT 'pg_catalog.pg_opclass'::regclass, oid, opcowner FROM pg_catalog.pg_opclass \
+     UNION ALL SELECT 'pg_catalog.pg_type'::regclass, oid, typowner FROM pg_catalog.pg_type) \
+     SELECT DISTINCT pg_catalog.pg_describe_object(p.kind, p.id, 0), \
+     pg_catalog.pg_get_userbyid(u.owner) FROM kit JOIN piece AS p ON p.place = kit.oid \
+     JOIN pg_catalog.pg_depend AS d ON d.classid = p.kind AND d.objid = p.id \
+     JOIN part AS u ON u.kind = d.refclassid AND u.id = d.refobjid \
+     WHERE u.id <> p.own AND u.owner <> kit.relowner AND NOT EXISTS (\
+     SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = u.owner AND r.rolsuper) ORDER BY 1, 2";
+
 /// Protected tables with children that are not protected themselves, those children, and whether the
 /// table was protected with a column.
 const INHERITED: &str = "SELECT c.oid::regclass::text, \
@@ -268,6 +298,11 @@ async fn of_rights(client: &Client) -> Result<Vec<Finding>, Error> {
     for (drop, owner) in pairs(client, HUNG).await? {
         let detail = format!("a trigger on a table of the kit runs a function of {owner}");
         tell("fence_trigger", detail, drop);
+    }
+    for (what, owner) in pairs(client, STRANGE).await? {
+        let detail = format!("{what} runs what belongs to {owner}");
+        let advice = "look at what it does, and drop it";
+        tell("fence_strange", detail, advice.to_owned());
     }
     Ok(found)
 }

@@ -139,6 +139,11 @@ pub async fn status(database: &Database) -> Result<Status, Error> {
 /// there without its siblings makes a table, so that a dropped one is told. As `leasehold.protected`
 /// has it, which may be anybody's and is not read.
 const PROTECTED: &str = "WITH ours AS (SELECT t.tgrelid, t.tgname, t.tgenabled, t.tgparentid, \
+     t.tgattr::text = '' AND CASE t.tgname WHEN 'leasehold_fence' THEN t.tgtype = 62 AND t.tgqual IS NULL \
+     WHEN 'leasehold_fence_truncate' THEN t.tgtype = 34 AND t.tgqual IS NULL \
+     WHEN 'leasehold_fence_rows' THEN t.tgtype = 31 WHEN 'leasehold_resource_insert' THEN t.tgtype = 5 \
+     WHEN 'leasehold_resource_update' THEN t.tgtype = 17 WHEN 'leasehold_resource_delete' \
+     THEN t.tgtype = 9 ELSE false END AS as_made, \
      p.proname, substring(t.tgargs FOR greatest(position('\\x00'::bytea IN t.tgargs) - 1, 0)) AS first, \
      substring(t.tgargs FROM position('\\x00'::bytea IN t.tgargs) + 1) AS rest \
      FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid \
@@ -156,7 +161,7 @@ const PROTECTED: &str = "WITH ours AS (SELECT t.tgrelid, t.tgname, t.tgenabled, 
      substring(p.rest FOR greatest(position('\\x00'::bytea IN p.rest) - 1, 0)) END, 'UTF8'), '')) \
      FILTER (WHERE p.tgname = 'leasehold_fence' OR p.proname = 'misplaced') AS named, \
      coalesce(bool_or(p.first = 'true'::bytea) FILTER (WHERE p.proname = 'fenced'), false) AS strict, \
-     bool_and(p.tgenabled IN ('O', 'A')) AS enabled, \
+     bool_and(p.tgenabled IN ('O', 'A') AND p.as_made) AS enabled, \
      count(*) FILTER (WHERE p.tgname = 'leasehold_fence' AND p.tgrelid = p.target) AS statements, \
      count(*) FILTER (WHERE p.tgname = 'leasehold_fence_rows') AS rows, \
      count(*) FILTER (WHERE p.tgname = 'leasehold_fence_truncate' AND p.tgrelid <> p.target) \
@@ -204,11 +209,34 @@ const TOKENS_ARE_OURS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS
 
 /// Of how many resources there are highest tokens. Counted for whoever owns the table, and nobody else.
 async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
-    if value(client, TOKENS_ARE_OURS).await?.as_deref() != Some("t") {
+    let ours = value(client, TOKENS_ARE_OURS).await?.as_deref() == Some("t");
+    if !ours || !rows(client, findings::STRANGE).await?.is_empty() {
         return Ok(None);
     }
     let counted = value(client, "SELECT count(*) FROM leasehold.fence").await?;
     Ok(counted.and_then(|counted| counted.parse().ok()))
+}
+
+/// The highest token of any resource that the database has seen; nothing if it has seen none. For the
+/// owner of the kit alone, who may read all of them.
+///
+/// # Errors
+/// When the database cannot be reached, has no kit, or the kit is another role's.
+pub async fn highest(database: &Database) -> Result<Option<u64>, Error> {
+    let client = database.connect().await?;
+    if !has_tokens(&client).await? {
+        return Err(Error::Refused(
+            "there is no kit in the database, nor tokens of one".to_owned(),
+        ));
+    }
+    if value(&client, TOKENS_ARE_OURS).await?.as_deref() != Some("t") {
+        return Err(Error::Refused(
+            "the highest tokens can be read by the role that owns the kit: connect as that one"
+                .to_owned(),
+        ));
+    }
+    let highest = value(&client, "SELECT max(token) FROM leasehold.fence").await?;
+    Ok(highest.and_then(|highest| highest.parse().ok()))
 }
 
 fn not_installed(error: &tokio_postgres::Error) -> Error {

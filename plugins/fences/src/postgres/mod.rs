@@ -20,8 +20,8 @@ mod test;
 
 pub use connect::Database;
 pub use kit::{
-    INSTALL, Installed, Protected, REMOVE, Removal, Removed, Status, VERSION, install, remove,
-    status,
+    INSTALL, Installed, Protected, REMOVE, Removal, Removed, Status, VERSION, highest, install,
+    remove, status,
 };
 pub use session::{Isolation, Transactions};
 pub use test::test;

@@ -96,6 +96,46 @@ pub async fn remove(server: &Server) -> Result<Removed, Error> {
     Ok(Removed { before })
 }
 
+/// Keys that one step looks at.
+const SCANNED: usize = 1_000;
+
+/// The highest token of any resource that the server has seen; nothing if it has seen none. Of a
+/// cluster this is one server's part: each has to be asked.
+///
+/// # Errors
+/// When the Redis cannot be reached, or does not let this user look at all keys.
+pub async fn highest(server: &Server) -> Result<Option<u64>, Error> {
+    let mut connection = server.connect().await?;
+    let (mut cursor, mut highest) = ("0".to_owned(), None);
+    loop {
+        let mut scan = cmd("SCAN");
+        scan.arg(&cursor).arg("MATCH").arg("fence:{*}").arg("COUNT").arg(SCANNED);
+        scan.arg("TYPE").arg("hash");
+        let found: Result<(String, Vec<Vec<u8>>), _> = scan.query_async(&mut connection).await;
+        let (next, keys) = found.map_err(|error| failure(&error))?;
+        if !keys.is_empty() {
+            highest = highest.max(highest_of(&mut connection, &keys).await?);
+        }
+        if next == "0" {
+            return Ok(highest);
+        }
+        cursor = next;
+    }
+}
+
+async fn highest_of(
+    connection: &mut MultiplexedConnection,
+    keys: &[Vec<u8>],
+) -> Result<Option<u64>, Error> {
+    let mut asked = ::redis::pipe();
+    for key in keys {
+        asked.cmd("HGET").arg(key).arg("token");
+    }
+    let told: Result<Vec<Value>, _> = asked.query_async(connection).await;
+    let told = told.map_err(|error| failure(&error))?;
+    Ok(told.iter().filter_map(text).filter_map(|token| token.parse().ok()).max())
+}
+
 pub(super) async fn version(connection: &mut MultiplexedConnection) -> Result<Option<i64>, Error> {
     let mut ask = cmd("FCALL");
     ask.arg("leasehold_version").arg(0);

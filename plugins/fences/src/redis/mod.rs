@@ -19,5 +19,5 @@ mod session;
 mod test;
 
 pub use connect::Server;
-pub use library::{INSTALL, Installed, Removed, Status, VERSION, install, remove, status};
+pub use library::{INSTALL, Installed, Removed, Status, VERSION, highest, install, remove, status};
 pub use test::test;

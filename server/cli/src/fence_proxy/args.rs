@@ -30,7 +30,7 @@ belongs to none is passed on as it is. A write on a path below which others have
 
 One proxy stands before one upstream: it holds the lock fence-proxy/UPSTREAM, and a second one ends
 with 75. After an unclean stop newer tokens wait the longer of --upstream-settle and
---upstream-timeout. The data directory holds the highest tokens and is never to be deleted.
+--upstream-timeout, and --lock-ttl more where the lock did not end by itself. The data directory holds the highest tokens and is never to be deleted.
 
 Settings are taken from defaults, then --config FILE (TOML, one `key = value` a line; a key is a
 flag with _ for -, times are texts such as 30s in quotes, several values a list), then the environment

@@ -13,7 +13,7 @@ mod sources;
 
 use crate::failure::Failure;
 use crate::service::{self, ATTEMPT_MAX, Service};
-use crate::{complain, complain_of, exit};
+use crate::{complain, complain_of, descriptors, exit};
 pub(crate) use args::command;
 use clap::ArgMatches;
 use leasehold_fence_proxy::{Home, Proxy, StartError, Stopped};
@@ -62,7 +62,8 @@ fn run(given: &ArgMatches) -> Result<(), Failure> {
     let home = Home::open(&dir, &service::own_label());
     let home = home.map_err(not_started)?;
     let client = Service::new(given, Some(home.client_id().to_owned()), ATTEMPT_MAX)?.client;
-    raise_descriptor_limit();
+    // Every client takes two, its own and one to the upstream; those beyond the limit wait.
+    descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Local(error.to_string()))?;
     runtime.block_on(async {
@@ -124,15 +125,6 @@ fn say(proxy: &Proxy, upstream: &str, dir: &Path) {
     );
     lines.push(format!("highest tokens in {}", dir.display()));
     let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
-}
-
-/// Every client takes two descriptors, its own and one to the upstream, and systems start
-/// processes with few of them.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where it is not allowed, clients beyond the limit wait to be accepted.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// Returns at SIGTERM or SIGINT.

@@ -71,6 +71,7 @@ impl<S: Store> Engine<S> {
         Stats {
             in_flight,
             resources_busy,
+            held_for: self.lanes.held_for(),
             waiting_max: options.waiting_max as u64,
             recording_max: options.recording_max as u64,
             resources_max: options.resources_max,

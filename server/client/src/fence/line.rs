@@ -172,6 +172,12 @@ impl Lanes {
         let state = self.state.lock();
         (state.passes, state.lanes.len() as u64)
     }
+
+    /// What is left of the hold.
+    pub(super) fn held_for(&self) -> Duration {
+        let until = self.state.lock().hold();
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
 }
 
 fn closed() -> Refused {

@@ -82,6 +82,9 @@ pub struct Stats {
     pub in_flight: u64,
     /// Resources with a pass or a call; every other resource takes no memory beside its T_max.
     pub resources_busy: u64,
+    /// For how much longer every newer token waits, because of what may be in flight that this fence
+    /// has not let through.
+    pub held_for: Duration,
     /// Calls that wait for older writes at this moment.
     pub waiting: u64,
     /// The bound of it.

@@ -141,7 +141,10 @@ impl fmt::Display for Refused {
             }
             Self::Invalid { detail } => f.write_str(detail),
             Self::OlderInFlight { resource, token, .. } => {
-                write!(f, "token {token} waits for older writes to {resource} that are in flight")
+                write!(
+                    f,
+                    "token {token} waits for older writes to {resource} that are, or may be, in flight"
+                )
             }
             Self::Full { waiting_max, .. } => {
                 write!(f, "{waiting_max} writes wait already, and that is the limit")

@@ -12,6 +12,7 @@ pub(super) enum Tag {
     Leases,
     History,
     Operators,
+    Cluster,
     Service,
     Health,
 }
@@ -22,6 +23,7 @@ impl Tag {
         (Self::Leases, "One heartbeat for many grants."),
         (Self::History, "What happened, and what is happening."),
         (Self::Operators, "For those who look after the service."),
+        (Self::Cluster, "The nodes that are the service, and changes to them."),
         (Self::Service, "The service about itself."),
         (Self::Health, "For load balancers, supervisors and monitoring."),
     ];
@@ -32,6 +34,7 @@ impl Tag {
             Self::Leases => "Leases",
             Self::History => "History",
             Self::Operators => "Operators",
+            Self::Cluster => "Cluster",
             Self::Service => "Service",
             Self::Health => "Health",
         }

@@ -11,6 +11,7 @@
 //! Methods, paths and bodies come from the table of routes, shapes from the types. An entry adds
 //! only what neither can say. Tests hold the two against each other.
 
+mod cluster;
 mod document;
 mod entry;
 mod history;
@@ -48,6 +49,7 @@ fn entries() -> Vec<Entry> {
         leases::entries(),
         history::entries(),
         operators::entries(),
+        cluster::entries(),
         service::entries(),
     ]
     .concat()

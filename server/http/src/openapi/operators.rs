@@ -2,13 +2,13 @@
 
 use super::entry::{Entry, Parameter, Revision, Shape, Tag, Where};
 use super::parameters::{client_filter, consistency, cursor, limit, query, reason};
-use crate::{clients, domains};
+use crate::{backup, clients, domains};
 use leasehold_wire::schema::{self, Schemas};
 use leasehold_wire::{self as wire, Code};
 use serde_json::{Value, json};
 
 pub(super) fn entries() -> Vec<Entry> {
-    vec![list_clients(), settings(), set_domain(), reset_domain(), force_release()]
+    vec![list_clients(), settings(), set_domain(), reset_domain(), force_release(), backup()]
 }
 
 fn domain_name() -> Parameter {
@@ -118,4 +118,19 @@ fn list_clients() -> Entry {
         .query(clients::PARAMETERS, [client_filter(), limit(), cursor(), consistency()])
         .gives::<wire::Page<'static, wire::ClientSummary<'static>>>()
         .revised(Revision::UnlessStale)
+}
+
+fn backup() -> Entry {
+    let file: Shape = |_| json!({ "type": "string", "format": "binary" });
+    Entry::new(
+        "backup",
+        Tag::Operators,
+        "A backup of everything",
+        "All that was answered before this was asked for, by any node. The file has checksums and an \
+         end of its own, so one that was cut off is seen as such; `leasehold restore` takes it.",
+    )
+    .query(backup::PARAMETERS, [])
+    .gives_as("application/octet-stream", file)
+    .revised(Revision::Always)
+    .fails([(503, Code::Overloaded)])
 }

@@ -221,6 +221,7 @@ fn refusals() -> Vec<(Failure, &'static [&'static str])> {
         (Refusal::Draining, &["renew-lock"]),
         (ended, &["acquire-lock", "release-lock"]),
         (Refusal::RequestReused, &["acquire-lock"]),
+        (Refusal::OnHold { hold_ms: 1 }, &["acquire-lock"]),
         (Refusal::NotWaiting, &["cancel-wait"]),
         (Refusal::VersionDiffers { current: None }, &["set-domain", "reset-domain"]),
         (Refusal::Void, &["acquire-lock", "renew-lock", "release-lock", "open-lease"]),

@@ -1,7 +1,7 @@
 //! What happened: changes, grants as they were, deeds of operators.
 
 use super::{ended_how, left_how, mode, owned};
-use leasehold_core::command::{self, Action};
+use leasehold_core::command::{self, Action, ClusterChange};
 use leasehold_core::outcome::AuditResult;
 use leasehold_node::{Change, ChangeKind, Deed, GrantSeen, Named, action_name};
 use leasehold_wire::{self as wire, EventKind, Time};
@@ -143,6 +143,7 @@ pub(crate) fn audit_record(deed: &Deed) -> wire::AuditRecord<'_> {
         // The whole id would let a reader act as the owner of a lease that lives on.
         Action::RevokeLease { lease } => (format!("{:08x}..", lease.0 >> 96).into(), None),
         Action::SetDomain { domain, .. } => (owned(domain), None),
+        Action::ChangeCluster { change, .. } => (changed_node(*change).into(), None),
     };
     wire::AuditRecord {
         revision: deed.revision.to_string().into(),
@@ -157,6 +158,16 @@ pub(crate) fn audit_record(deed: &Deed) -> wire::AuditRecord<'_> {
     }
 }
 
+fn changed_node(change: ClusterChange) -> String {
+    match change {
+        ClusterChange::Add { node }
+        | ClusterChange::Promote { node }
+        | ClusterChange::Remove { node }
+        | ClusterChange::Transfer { node: Some(node) } => format!("node {node}"),
+        ClusterChange::Transfer { node: None } => "any voter".to_owned(),
+    }
+}
+
 /// `done`, or why nothing was.
 fn result(result: AuditResult) -> &'static str {
     match result {
@@ -165,5 +176,7 @@ fn result(result: AuditResult) -> &'static str {
         AuditResult::NoLease => "no_lease",
         AuditResult::VersionDiffers => "version_differs",
         AuditResult::Full => "full",
+        AuditResult::Begun => "begun",
+        AuditResult::Refused => "refused",
     }
 }

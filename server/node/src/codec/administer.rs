@@ -3,7 +3,7 @@
 use super::row_parts::{StoredLimitsOfDomain, domain_limits_in, domain_limits_out};
 use super::words::{LeaseBytes, lease_in, lease_out, principal_in, resource_in};
 use super::{DecodeError, Format, read, write};
-use leasehold_core::command::{Action, Administer, Expected, ForceWhen};
+use leasehold_core::command::{Action, Administer, ClusterChange, Expected, ForceWhen, Stage};
 use leasehold_core::outcome::{AuditRecord, AuditResult};
 use leasehold_core::{Revision, Token};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,15 @@ enum StoredAction<'a> {
     ForceRelease { resource: &'a str, token: u64, now: bool },
     RevokeLease { lease: LeaseBytes },
     SetDomain { domain: &'a str, limits: Option<StoredLimitsOfDomain>, expected: StoredExpected },
+    ChangeCluster { change: StoredChange, refused: bool },
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy)]
+enum StoredChange {
+    Add(u64),
+    Promote(u64),
+    Remove(u64),
+    Transfer(Option<u64>),
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy)]
@@ -58,6 +67,15 @@ fn action_out(action: &Action) -> StoredAction<'_> {
                 Expected::Version(version) => StoredExpected::Version(version.0),
             },
         },
+        Action::ChangeCluster { change, stage } => StoredAction::ChangeCluster {
+            change: match change {
+                ClusterChange::Add { node } => StoredChange::Add(*node),
+                ClusterChange::Promote { node } => StoredChange::Promote(*node),
+                ClusterChange::Remove { node } => StoredChange::Remove(*node),
+                ClusterChange::Transfer { node } => StoredChange::Transfer(*node),
+            },
+            refused: *stage == Stage::Refused,
+        },
     }
 }
 
@@ -87,6 +105,15 @@ fn action_in(stored: StoredAction<'_>) -> Result<Action, DecodeError> {
                 StoredExpected::Version(version) => Expected::Version(Revision(version)),
             },
         },
+        StoredAction::ChangeCluster { change, refused } => Action::ChangeCluster {
+            change: match change {
+                StoredChange::Add(node) => ClusterChange::Add { node },
+                StoredChange::Promote(node) => ClusterChange::Promote { node },
+                StoredChange::Remove(node) => ClusterChange::Remove { node },
+                StoredChange::Transfer(node) => ClusterChange::Transfer { node },
+            },
+            stage: if refused { Stage::Refused } else { Stage::Begun },
+        },
     })
 }
 
@@ -108,6 +135,8 @@ pub(super) enum StoredResult {
     NoLease,
     VersionDiffers,
     Full,
+    Begun,
+    Refused,
 }
 
 pub(crate) fn encode_audit(at_ms: u64, record: &AuditRecord, out: &mut Vec<u8>) {
@@ -130,6 +159,8 @@ pub(super) fn result_out(result: AuditResult) -> StoredResult {
         AuditResult::NoLease => StoredResult::NoLease,
         AuditResult::VersionDiffers => StoredResult::VersionDiffers,
         AuditResult::Full => StoredResult::Full,
+        AuditResult::Begun => StoredResult::Begun,
+        AuditResult::Refused => StoredResult::Refused,
     }
 }
 
@@ -140,5 +171,7 @@ pub(super) fn result_in(stored: StoredResult) -> AuditResult {
         StoredResult::NoLease => AuditResult::NoLease,
         StoredResult::VersionDiffers => AuditResult::VersionDiffers,
         StoredResult::Full => AuditResult::Full,
+        StoredResult::Begun => AuditResult::Begun,
+        StoredResult::Refused => AuditResult::Refused,
     }
 }

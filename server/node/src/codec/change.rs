@@ -96,7 +96,7 @@ pub(crate) fn encode_changes(changes: &[Change], out: &mut Vec<u8>) {
 /// Reads changes of which the first has the number `first`.
 pub(crate) fn decode_changes(first: u64, bytes: &[u8]) -> Result<Vec<Change>, DecodeError> {
     let stored: Vec<StoredChange<'_>> = read(CHANGES, bytes)?;
-    let numbered = stored.into_iter().zip(first..);
+    let numbered = stored.into_iter().zip((0..).map(|nth| first.saturating_add(nth)));
     numbered.map(|(stored, revision)| change_in(revision, stored)).collect()
 }
 

@@ -79,6 +79,12 @@ pub(super) enum StoredCommand<'a> {
         lease: LeaseBytes,
         tokens: Vec<u64>,
     },
+    RaiseLevel {
+        to: u16,
+    },
+    EndHold {
+        term: u64,
+    },
 }
 
 pub(super) fn command_out(command: &Command) -> StoredCommand<'_> {
@@ -133,6 +139,8 @@ pub(super) fn command_out(command: &Command) -> StoredCommand<'_> {
             lease: lease_out(*lease),
             tokens: tokens.iter().map(|token| token.0).collect(),
         },
+        Command::RaiseLevel { to } => StoredCommand::RaiseLevel { to: *to },
+        Command::EndHold { term } => StoredCommand::EndHold { term: *term },
     }
 }
 
@@ -186,5 +194,7 @@ pub(super) fn command_in(stored: StoredCommand<'_>) -> Result<Command, DecodeErr
             lease: lease_in(lease),
             tokens: tokens.into_iter().map(Token).collect(),
         },
+        StoredCommand::RaiseLevel { to } => Command::RaiseLevel { to },
+        StoredCommand::EndHold { term } => Command::EndHold { term },
     })
 }

@@ -3,6 +3,7 @@
 
 use super::samples;
 use super::*;
+use leasehold_core::Command;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -62,7 +63,7 @@ fn log_entries_keep_their_bytes() {
     for entry in entries {
         let bytes = appended(|out| encode_entry(&entry, out));
         assert_eq!(decode_entry(&bytes).expect("it was just written"), entry);
-        assert_eq!(peek_entry(&bytes).expect("it was just written"), entry.log_id);
+        assert_eq!(peek_entry(&bytes).expect("it was just written").log_id, entry.log_id);
     }
 }
 
@@ -184,32 +185,71 @@ fn messages_between_peers_keep_their_bytes() {
         rows: head.rows,
         bytes: head.bytes,
         digest: head.digest,
+        level: head.level,
     };
     let snapshot = SnapshotAsk { vote: samples::vote(), meta: head.meta, totals };
     let parcel = samples::parcel();
     let reach = crate::history::Reach { ended: (1_767_225_630_000, 41), revision: 900 };
     let encodings = [
+        ("Hello", encode_hello(&samples::hello())),
+        ("Welcome", encode_welcome(&samples::welcome())),
         ("Snapshot", encode_snapshot(&snapshot)),
         ("Parcel", encode_parcel(&parcel)),
         ("Chunk", encode_chunk(b"a chunk")),
         ("Reach", encode_told(&Told::Reach(reach))),
         ("GoOn", encode_told(&Told::GoOn)),
         ("Installed", encode_told(&Told::Snapshot(samples::vote()))),
+        ("DigestsAsk", encode_digests_ask()),
+        ("Digests", encode_told(&Told::Digests(samples::digests()))),
         ("Unable", encode_told(&Told::Unable("it is stopping".to_owned()))),
+        ("StatusAsk", encode_status_ask(&samples::status_ask())),
+        ("Status", encode_told(&Told::Status(Box::new(samples::report())))),
     ];
     let encodings = encodings.map(|(name, bytes)| (name.to_owned(), bytes));
     check("peer.hex", &encodings);
 
-    assert!(matches!(decode_ask(&encodings[0].1), Ok(Ask::Snapshot(back)) if back == snapshot));
-    assert!(matches!(decode_ask(&encodings[1].1), Ok(Ask::Parcel(back)) if back == parcel));
-    assert!(matches!(decode_told(&encodings[3].1), Ok(Told::Reach(back)) if back == reach));
+    assert_eq!(decode_hello(&encodings[0].1).expect("just written"), samples::hello());
+    assert_eq!(decode_welcome(&encodings[1].1).expect("just written"), samples::welcome());
+    assert!(matches!(decode_ask(&encodings[2].1, 3), Ok(Ask::Snapshot(back)) if back == snapshot));
+    assert!(matches!(decode_ask(&encodings[3].1, 3), Ok(Ask::Parcel(back)) if back == parcel));
+    assert!(matches!(decode_told(&encodings[5].1), Ok(Told::Reach(back)) if back == reach));
+    let asked = decode_ask(&encodings[9].1, 3);
+    assert!(matches!(asked, Ok(Ask::Status(back)) if back == samples::status_ask()));
+    let told = decode_told(&encodings[10].1);
+    assert!(matches!(told, Ok(Told::Status(back)) if *back == samples::report()));
     for (name, bytes) in encodings {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
-            assert!(decode_ask(&damaged).is_err(), "{name}: byte {at} may change unnoticed");
+            assert!(decode_ask(&damaged, 3).is_err(), "{name}: byte {at} may change unnoticed");
             assert!(decode_told(&damaged).is_err(), "{name}: byte {at} may change unnoticed");
-            assert!(decode_ask(&bytes[..at]).is_err() && decode_told(&bytes[..at]).is_err());
+            assert!(decode_ask(&bytes[..at], 3).is_err() && decode_told(&bytes[..at]).is_err());
+        }
+    }
+}
+
+#[test]
+fn backups_keep_their_bytes() {
+    let (head, piece, end) = (samples::backup_head(), samples::parcel(), samples::backup_end());
+    let encodings = [
+        ("Head", appended(|out| encode_backup_head(&head, out))),
+        ("Piece", appended(|out| encode_backup_piece(&piece, out))),
+        ("End", appended(|out| encode_backup_end(&end, out))),
+        ("Frames", samples::backup_frames()),
+    ];
+    assert_eq!(decode_backup_head(&encodings[0].1).expect("it was just written"), head);
+    assert_eq!(decode_backup_piece(&encodings[1].1).expect("it was just written"), piece);
+    assert_eq!(decode_backup_end(&encodings[2].1).expect("it was just written"), end);
+    let encodings = encodings.map(|(name, bytes)| (name.to_owned(), bytes));
+    check("backup.hex", &encodings);
+    for (_, bytes) in &encodings {
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] = !damaged[at];
+            for bytes in [&damaged[..], &bytes[..at]] {
+                let _ = (decode_backup_head(bytes), decode_backup_end(bytes));
+                let _ = decode_backup_piece(bytes);
+            }
         }
     }
 }
@@ -221,7 +261,7 @@ fn a_parcel_whose_rows_do_not_add_up_is_refused() {
     let resealed = |mut bytes: Vec<u8>| {
         let crc = crc32fast::hash(&bytes[5..]);
         bytes[1..5].copy_from_slice(&crc.to_le_bytes());
-        decode_ask(&bytes)
+        decode_ask(&bytes, 3)
     };
     assert!(resealed(good.clone()).is_ok());
     let longer = [&good[..], b"x"].concat();
@@ -232,4 +272,49 @@ fn a_parcel_whose_rows_do_not_add_up_is_refused() {
         other[at] = !other[at];
         let _ = resealed(other);
     }
+}
+
+/// Whoever is too old must be told so, not that the bytes are damaged.
+#[test]
+fn what_takes_a_newer_node_says_so_before_it_is_understood() {
+    let raise = crate::types::Entry {
+        log_id: samples::log_id(9, 301),
+        payload: crate::types::Payload::Normal(samples::batch(vec![Command::RaiseLevel { to: 7 }])),
+    };
+    let mut bytes = appended(|out| encode_entry(&raise, out));
+    assert_eq!(peek_entry(&bytes).expect("whole").needs, 7);
+    assert_eq!(decode_known_entry(&bytes, 7).expect("known"), raise);
+    // As if the commands inside were none that this build has.
+    let last = bytes.len() - 2;
+    bytes[last] = 0xee;
+    let crc = crc32fast::hash(&bytes[5..]);
+    bytes[1..5].copy_from_slice(&crc.to_le_bytes());
+    let error = decode_known_entry(&bytes, 6).expect_err("6 is below 7");
+    assert_eq!(
+        error.to_string(),
+        "a log entry with commands of version 7; this binary knows them up to 6"
+    );
+    assert!(matches!(decode_known_entry(&bytes, 7), Err(DecodeError::Malformed { .. })));
+    assert_eq!(peek_entry(&bytes).expect("its head is whole").log_id, raise.log_id);
+
+    let head = samples::slot_head();
+    let totals = crate::state::Totals { level: head.level, ..crate::state::Totals::default() };
+    let snapshot = encode_snapshot(&SnapshotAsk { vote: samples::vote(), meta: head.meta, totals });
+    let refused = decode_ask(&snapshot, 2);
+    assert!(matches!(refused, Err(DecodeError::Commands { needs: 3, knows: 2, .. })));
+}
+
+/// Newer releases may append to what is said before anything is agreed on.
+#[test]
+fn a_greeting_may_end_with_what_a_newer_release_added() {
+    let longer = |bytes: Vec<u8>| {
+        let mut bytes = [&bytes[..], b"more"].concat();
+        let crc = crc32fast::hash(&bytes[5..]);
+        bytes[1..5].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    };
+    let hello = longer(encode_hello(&samples::hello()));
+    assert_eq!(decode_hello(&hello).expect("the rest is passed over"), samples::hello());
+    let welcome = longer(encode_welcome(&samples::welcome()));
+    assert_eq!(decode_welcome(&welcome).expect("the rest is passed over"), samples::welcome());
 }

@@ -11,11 +11,14 @@
 //! | `entry` | log entries |
 //! | `row`, `row_parts`, `ticket` | rows of a snapshot |
 //! | `peer`, `carried` | messages between peers; requests on their way to the leader |
+//! | `status` | how a node is, as its peers are told |
+//! | `backup` | the parts of a backup |
 //! | `record`, `change` | history records; changes that watchers are told of |
 //! | `raft` | votes, log ids, memberships, the head of a snapshot |
 
 mod acquire;
 mod administer;
+mod backup;
 mod carried;
 mod change;
 mod command;
@@ -29,27 +32,34 @@ mod row;
 mod row_parts;
 #[cfg(test)]
 pub(crate) mod samples;
+mod status;
 mod ticket;
 mod words;
 
 pub(crate) use administer::{decode_audit, encode_audit};
+pub(crate) use backup::{
+    decode_backup_end, decode_backup_head, decode_backup_piece, encode_backup_end,
+    encode_backup_head, encode_backup_piece,
+};
 pub(crate) use carried::{
     Carried, decode_carried, encode_answer, encode_beat, encode_hang_up, encode_request,
 };
 pub(crate) use change::{decode_changes, encode_changes};
-pub(crate) use entry::{decode_entry, encode_entry, peek_entry};
+pub(crate) use entry::{Peeked, decode_entry, encode_entry, peek_entry};
 pub(crate) use peer::{
     About, Ask, Hello, SnapshotAsk, Standing, Told, Unwelcome, Welcome, decode_ask, decode_hello,
-    decode_told, decode_welcome, encode_append, encode_chunk, encode_hello, encode_parcel,
-    encode_read_index, encode_session, encode_snapshot, encode_told, encode_transfer,
-    encode_vote_ask, encode_welcome,
+    decode_told, decode_welcome, encode_append, encode_chunk, encode_digests_ask, encode_hello,
+    encode_parcel, encode_read_index, encode_session, encode_snapshot, encode_told,
+    encode_transfer, encode_vote_ask, encode_welcome,
 };
 pub(crate) use raft::{
     SlotHead, decode_log_id, decode_slot, decode_vote, encode_log_id, encode_slot, encode_vote,
 };
 pub(crate) use record::{decode_record, encode_record};
 pub(crate) use row::{ROW, decode_row, encode_row};
+pub(crate) use status::{Report, StatusAsk, encode_status_ask};
 
+use entry::decode_known_entry;
 use leasehold_core::name::NameError;
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +77,8 @@ pub(crate) enum DecodeError {
     Empty { what: &'static str },
     #[error("a {what} of version {found}; this binary reads version {reads}")]
     Version { what: &'static str, found: u8, reads: u8 },
+    #[error("a {what} with commands of version {needs}; this binary knows them up to {knows}")]
+    Commands { what: &'static str, needs: u16, knows: u16 },
     #[error("a {what} that ends too early or has values out of range")]
     Malformed {
         what: &'static str,
@@ -114,6 +126,14 @@ pub(crate) fn versioned(format: Format, bytes: &[u8]) -> Result<&[u8], DecodeErr
         return Err(DecodeError::Version { what, found: *found, reads: format.version });
     }
     Ok(rest)
+}
+
+/// Refuses what a node that knows commands up to a version cannot apply.
+fn known(format: Format, needs: u16, knows: u16) -> Result<(), DecodeError> {
+    match needs > knows {
+        true => Err(DecodeError::Commands { what: format.what, needs, knows }),
+        false => Ok(()),
+    }
 }
 
 /// Reads what [`write_bare`] wrote, all of it.

@@ -9,7 +9,9 @@ use super::raft::{
     StoredLogId, StoredMembers, StoredVote, log_id_in, log_id_out, members_in, members_out,
     vote_in, vote_out,
 };
-use super::{DecodeError, Format, decode_entry, encode_entry, versioned, write_bare};
+use super::status::{Report, StatusAsk, status_in, status_out};
+use super::{DecodeError, Format, decode_known_entry, encode_entry, known, versioned, write_bare};
+use crate::digests::KnownDigests;
 use crate::history::{Parcel, Reach};
 use crate::state::Totals;
 use crate::types::{
@@ -24,6 +26,10 @@ pub(super) const MESSAGE: Format = Format { what: "message between peers", versi
 const ENTRIES_BYTES: usize = 192 << 10;
 
 /// The first message of a connection.
+///
+/// It and its answer are what two releases understand of each other before anything is agreed on:
+/// they keep their version, fields are appended at the end, and what follows those that a node
+/// knows is passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     /// The oldest and newest protocol that the caller speaks.
@@ -38,6 +44,8 @@ pub(crate) struct Hello {
     pub(crate) caller: About,
     /// The founders that the caller was told of, as one number, while it has no cluster.
     pub(crate) founders: Option<u32>,
+    /// The version of commands that its log may hold, as far as it knows.
+    pub(crate) level: u16,
 }
 
 /// What a node says of itself.
@@ -94,6 +102,12 @@ pub(crate) enum Unwelcome {
     /// It has as many connections as it takes.
     #[error("it has too many connections")]
     Full,
+    /// One of the two is older than what is in their log.
+    #[error(
+        "the log of the cluster may hold commands of version {0}, which one of the two nodes does \
+         not know: upgrade that one"
+    )]
+    Commands(u16),
 }
 
 /// What one peer asks another.
@@ -111,6 +125,10 @@ pub(crate) enum Ask {
     Session,
     /// Up to which entry must be applied for a read to see all that was answered before it?
     ReadIndex,
+    /// How are you? Whoever asks says who it is.
+    Status(StatusAsk),
+    /// Which digests of its state does it remember?
+    Digests,
 }
 
 /// What a snapshot will be once all of its chunks are there.
@@ -135,6 +153,10 @@ pub(crate) enum Told {
     GoOn,
     /// The entry up to which a reader has to wait.
     ReadIndex(u64),
+    /// How it is.
+    Status(Box<Report>),
+    /// Digests of its state.
+    Digests(KnownDigests),
     /// It could not: it is stopping, or has not started.
     Unable(String),
 }
@@ -172,6 +194,7 @@ struct SentSnapshot {
     rows: u64,
     bytes: u64,
     digest: [u8; 16],
+    level: u16,
 }
 
 /// Rows of a history: the bytes of each, and the number of a change where it has one.
@@ -191,15 +214,35 @@ enum SentTold {
     AppendedTo(Option<StoredLogId>),
     Conflict,
     HigherVote(StoredVote),
-    Vote { vote: StoredVote, granted: bool, last: Option<StoredLogId> },
+    Vote {
+        vote: StoredVote,
+        granted: bool,
+        last: Option<StoredLogId>,
+    },
     Transferred,
-    VoteChanged { expected: StoredVote, actual: StoredVote },
-    LogNotFlushed { expected: Option<StoredLogId>, actual: Option<StoredLogId> },
+    VoteChanged {
+        expected: StoredVote,
+        actual: StoredVote,
+    },
+    LogNotFlushed {
+        expected: Option<StoredLogId>,
+        actual: Option<StoredLogId>,
+    },
     Installed(StoredVote),
     GoOn,
     Unable(String),
     ReadIndex(u64),
-    Reach { ended_at_ms: u64, token: u64, revision: u64 },
+    Reach {
+        ended_at_ms: u64,
+        token: u64,
+        revision: u64,
+    },
+    /// In bytes of their own, since they grow.
+    Status(Vec<u8>),
+    Digests {
+        version: u16,
+        known: Vec<(u64, u128)>,
+    },
 }
 
 const APPEND: u8 = 1;
@@ -215,6 +258,8 @@ const WELCOME: u8 = 9;
 const SESSION: u8 = 15;
 const READ_INDEX: u8 = 16;
 const PARCEL: u8 = 17;
+pub(super) const STATUS: u8 = 18;
+const DIGESTS: u8 = 24;
 
 /// The message, and how many of the entries are in it: the rest goes into the next one.
 pub(crate) fn encode_append(ask: &AppendAsk) -> (Vec<u8>, usize) {
@@ -267,6 +312,7 @@ pub(crate) fn encode_snapshot(ask: &SnapshotAsk) -> Vec<u8> {
         rows: ask.totals.rows,
         bytes: ask.totals.bytes,
         digest: ask.totals.digest.to_be_bytes(),
+        level: ask.totals.level,
     };
     message(SNAPSHOT, &sent, &[])
 }
@@ -300,6 +346,10 @@ pub(crate) fn encode_read_index() -> Vec<u8> {
     message(READ_INDEX, &(), &[])
 }
 
+pub(crate) fn encode_digests_ask() -> Vec<u8> {
+    message(DIGESTS, &(), &[])
+}
+
 pub(crate) fn encode_told(told: &Told) -> Vec<u8> {
     message(TOLD, &told_out(told), &[])
 }
@@ -312,10 +362,12 @@ pub(crate) fn encode_welcome(welcome: &Welcome) -> Vec<u8> {
     message(WELCOME, welcome, &[])
 }
 
-pub(crate) fn decode_ask(bytes: &[u8]) -> Result<Ask, DecodeError> {
+/// Reads what a peer asks, unless it holds commands that a node who knows them up to `knows` does
+/// not.
+pub(crate) fn decode_ask(bytes: &[u8], knows: u16) -> Result<Ask, DecodeError> {
     let (kind, rest) = opened(bytes)?;
     Ok(match kind {
-        APPEND => Ask::Append(append_in(rest)?),
+        APPEND => Ask::Append(append_in(rest, knows)?),
         VOTE => Ask::Vote(vote_ask_in(all(rest)?)),
         PRE_VOTE => Ask::PreVote(vote_ask_in(all(rest)?)),
         TRANSFER => {
@@ -323,7 +375,7 @@ pub(crate) fn decode_ask(bytes: &[u8]) -> Result<Ask, DecodeError> {
             let last = sent.last.map(log_id_in);
             Ask::Transfer(TransferAsk::new(vote_in(sent.from), sent.to, last))
         }
-        SNAPSHOT => Ask::Snapshot(snapshot_in(all(rest)?)?),
+        SNAPSHOT => Ask::Snapshot(snapshot_in(rest, knows)?),
         PARCEL => Ask::Parcel(parcel_in(rest)?),
         CHUNK => Ask::Chunk(rest.to_vec()),
         SESSION => {
@@ -334,25 +386,30 @@ pub(crate) fn decode_ask(bytes: &[u8]) -> Result<Ask, DecodeError> {
             let () = all(rest)?;
             Ask::ReadIndex
         }
+        STATUS => Ask::Status(all(rest)?),
+        DIGESTS => {
+            let () = all(rest)?;
+            Ask::Digests
+        }
         _ => return Err(DecodeError::Unused { what: MESSAGE.what }),
     })
 }
 
 pub(crate) fn decode_told(bytes: &[u8]) -> Result<Told, DecodeError> {
-    told_in_kind(TOLD, bytes).map(told_in)
+    told_in(all(of_kind(TOLD, bytes)?)?)
 }
 
 pub(crate) fn decode_hello(bytes: &[u8]) -> Result<Hello, DecodeError> {
-    told_in_kind(HELLO, bytes)
+    Ok(Rest::after(of_kind(HELLO, bytes)?)?.0)
 }
 
 pub(crate) fn decode_welcome(bytes: &[u8]) -> Result<Welcome, DecodeError> {
-    told_in_kind(WELCOME, bytes)
+    Ok(Rest::after(of_kind(WELCOME, bytes)?)?.0)
 }
 
-fn told_in_kind<'a, T: Deserialize<'a>>(wanted: u8, bytes: &'a [u8]) -> Result<T, DecodeError> {
+fn of_kind(wanted: u8, bytes: &[u8]) -> Result<&[u8], DecodeError> {
     match opened(bytes)? {
-        (kind, rest) if kind == wanted => all(rest),
+        (kind, rest) if kind == wanted => Ok(rest),
         _ => Err(DecodeError::Unused { what: MESSAGE.what }),
     }
 }
@@ -432,11 +489,11 @@ fn parcel_in(bytes: &[u8]) -> Result<Parcel, DecodeError> {
     Ok(parcel)
 }
 
-fn append_in(bytes: &[u8]) -> Result<AppendAsk, DecodeError> {
+fn append_in(bytes: &[u8], knows: u16) -> Result<AppendAsk, DecodeError> {
     let (head, mut rest): (SentAppend, _) = Rest::after(bytes)?;
     let mut entries = Vec::with_capacity(head.entries.len().min(1_024));
     for length in head.entries {
-        entries.push(decode_entry(rest.take(length)?)?);
+        entries.push(decode_known_entry(rest.take(length)?, knows)?);
     }
     rest.end()?;
     Ok(AppendAsk {
@@ -453,7 +510,10 @@ fn vote_ask_in(sent: SentVote) -> VoteAsk {
     ask
 }
 
-fn snapshot_in(sent: SentSnapshot) -> Result<SnapshotAsk, DecodeError> {
+fn snapshot_in(bytes: &[u8], knows: u16) -> Result<SnapshotAsk, DecodeError> {
+    const SNAPSHOT: Format = Format { what: "snapshot", version: MESSAGE.version };
+    let sent: SentSnapshot = all(bytes)?;
+    known(SNAPSHOT, sent.level, knows)?;
     let members = members_in(sent.members)?;
     Ok(SnapshotAsk {
         vote: vote_in(sent.vote),
@@ -466,6 +526,7 @@ fn snapshot_in(sent: SentSnapshot) -> Result<SnapshotAsk, DecodeError> {
             rows: sent.rows,
             bytes: sent.bytes,
             digest: u128::from_be_bytes(sent.digest),
+            level: sent.level,
         },
     })
 }
@@ -494,18 +555,22 @@ fn told_out(told: &Told) -> SentTold {
         Told::Snapshot(vote) => SentTold::Installed(vote_out(vote)),
         Told::GoOn => SentTold::GoOn,
         Told::ReadIndex(index) => SentTold::ReadIndex(*index),
+        Told::Digests(KnownDigests { version, known }) => {
+            SentTold::Digests { version: *version, known: known.clone() }
+        }
         Told::Unable(why) => SentTold::Unable(why.clone()),
         Told::Reach(reach) => SentTold::Reach {
             ended_at_ms: reach.ended.0,
             token: reach.ended.1,
             revision: reach.revision,
         },
+        Told::Status(report) => SentTold::Status(status_out(report)),
     }
 }
 
-fn told_in(sent: SentTold) -> Told {
+fn told_in(sent: SentTold) -> Result<Told, DecodeError> {
     let id = |id: Option<StoredLogId>| -> Option<LogId> { id.map(log_id_in) };
-    match sent {
+    Ok(match sent {
         SentTold::Appended => Told::Append(AppendTold::Success),
         SentTold::AppendedTo(to) => Told::Append(AppendTold::PartialSuccess(id(to))),
         SentTold::Conflict => Told::Append(AppendTold::Conflict),
@@ -525,9 +590,11 @@ fn told_in(sent: SentTold) -> Told {
         SentTold::Installed(vote) => Told::Snapshot(vote_in(vote)),
         SentTold::GoOn => Told::GoOn,
         SentTold::ReadIndex(index) => Told::ReadIndex(index),
+        SentTold::Digests { version, known } => Told::Digests(KnownDigests { version, known }),
         SentTold::Unable(why) => Told::Unable(why),
         SentTold::Reach { ended_at_ms, token, revision } => {
             Told::Reach(Reach { ended: (ended_at_ms, token), revision })
         }
-    }
+        SentTold::Status(bytes) => Told::Status(Box::new(status_in(&bytes)?)),
+    })
 }

@@ -49,6 +49,7 @@ struct StoredSlot {
     rows: u64,
     bytes: u64,
     digest: [u8; 16],
+    level: u16,
 }
 
 /// What is known of a complete snapshot before its first chunk is read.
@@ -63,6 +64,8 @@ pub(crate) struct SlotHead {
     pub(crate) bytes: u64,
     /// The digest of the table that it holds.
     pub(crate) digest: u128,
+    /// The version of commands that a node must know to understand it.
+    pub(crate) level: u16,
 }
 
 pub(crate) fn encode_vote(vote: &Vote) -> Vec<u8> {
@@ -96,6 +99,7 @@ pub(crate) fn encode_slot(head: &SlotHead) -> Vec<u8> {
         rows: head.rows,
         bytes: head.bytes,
         digest: head.digest.to_be_bytes(),
+        level: head.level,
     };
     write(SLOT, &stored, &mut out);
     out
@@ -114,6 +118,7 @@ pub(crate) fn decode_slot(bytes: &[u8]) -> Result<SlotHead, DecodeError> {
         rows: stored.rows,
         bytes: stored.bytes,
         digest: u128::from_be_bytes(stored.digest),
+        level: stored.level,
     })
 }
 

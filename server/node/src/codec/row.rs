@@ -27,6 +27,8 @@ enum StoredRow<'a> {
         last_ticket: u64,
         last_ended: u64,
         at_ms: u64,
+        level: u16,
+        hold_ms: u64,
     },
     Limits(StoredLimits),
     Domain {
@@ -100,6 +102,8 @@ fn row_out(row: &Row) -> StoredRow<'_> {
             last_ticket: head.last_ticket,
             last_ended: head.last_ended,
             at_ms: head.at_ms,
+            level: head.level,
+            hold_ms: head.hold_ms,
         },
         Row::Limits(limits) => StoredRow::Limits(limits_out(limits)),
         Row::Domain { domain, settings } => {
@@ -128,9 +132,27 @@ fn row_out(row: &Row) -> StoredRow<'_> {
 
 fn row_in(stored: StoredRow<'_>) -> Result<Row, DecodeError> {
     Ok(match stored {
-        StoredRow::Head { cluster, revision, last_token, last_ticket, last_ended, at_ms } => {
+        StoredRow::Head {
+            cluster,
+            revision,
+            last_token,
+            last_ticket,
+            last_ended,
+            at_ms,
+            level,
+            hold_ms,
+        } => {
             let cluster = cluster.map(cluster_in);
-            Row::Head(Head { cluster, revision, last_token, last_ticket, last_ended, at_ms })
+            Row::Head(Head {
+                cluster,
+                revision,
+                last_token,
+                last_ticket,
+                last_ended,
+                at_ms,
+                level,
+                hold_ms,
+            })
         }
         StoredRow::Limits(limits) => Row::Limits(Box::new(limits_in(&limits))),
         StoredRow::Domain { domain, settings } => {

@@ -1,14 +1,14 @@
 //! One value of every kind that is stored, with nothing left at its default.
 
 use crate::change::{Change, ChangeKind, Named};
-use crate::codec::SlotHead;
+use crate::codec::{About, Hello, SlotHead, Standing, Welcome};
 use crate::types::{
     Batch, CommittedLeader, Entry, LeaderId, LogId, Member, Membership, Payload, SnapshotMeta,
     StoredMembership, Vote,
 };
 use leasehold_core::command::{
-    Acquire, Action, Administer, Basis, Caller, EndedHow, Expected, ForceWhen, GrantRef, Holding,
-    LeftHow, Metadata, Mode, OpenLease, PolicyVerdict,
+    Acquire, Action, Administer, Basis, Caller, ClusterChange, EndedHow, Expected, ForceWhen,
+    GrantRef, Holding, LeftHow, Metadata, Mode, OpenLease, PolicyVerdict, Stage,
 };
 use leasehold_core::limits::{DomainLimits, DomainSettings};
 use leasehold_core::outcome::{AuditRecord, AuditResult, Grant, GrantRecord};
@@ -101,6 +101,10 @@ fn order(action: Action) -> Command {
     Command::Administer(Box::new(administer(action)))
 }
 
+fn cluster(change: ClusterChange, stage: Stage) -> Command {
+    order(Action::ChangeCluster { change, stage })
+}
+
 /// Every command, in the order of their numbers on disk.
 pub(crate) fn commands() -> Vec<Command> {
     let explicit = Acquire {
@@ -133,6 +137,11 @@ pub(crate) fn commands() -> Vec<Command> {
             limits: Some(DomainLimits { queue_max: Some(9) }),
             expected: Expected::Version(Revision(880)),
         }),
+        cluster(ClusterChange::Add { node: 4 }, Stage::Begun),
+        cluster(ClusterChange::Promote { node: 4 }, Stage::Refused),
+        cluster(ClusterChange::Remove { node: 2 }, Stage::Begun),
+        cluster(ClusterChange::Transfer { node: Some(3) }, Stage::Begun),
+        cluster(ClusterChange::Transfer { node: None }, Stage::Refused),
         Command::Expire { leases: vec![LEASE, LeaseId(1)], term: 9 },
         Command::EndDrained { token: Token(40), term: 9 },
         Command::PassOn { token: Token(40), attachment: 2, term: 9 },
@@ -146,6 +155,8 @@ pub(crate) fn commands() -> Vec<Command> {
             limits: Box::new(Limits { queue_max: 7, ..Limits::default() }),
         },
         Command::ConfirmEnded { lease: LEASE, tokens: vec![Token(39), Token(40)] },
+        Command::RaiseLevel { to: 3 },
+        Command::EndHold { term: 9 },
     ]
 }
 
@@ -241,6 +252,8 @@ pub(crate) fn rows() -> Vec<Row> {
             last_ticket: 12,
             last_ended: 77,
             at_ms: AT_MS,
+            level: 3,
+            hold_ms: 30_000,
         }),
         Row::Limits(Box::default()),
         Row::Domain {
@@ -286,7 +299,34 @@ pub(crate) fn slot_head() -> SlotHead {
         rows: 10,
         bytes: 270_000,
         digest: 0xfeed_face_cafe_beef_0123_4567_89ab_cdef,
+        level: 3,
     }
+}
+
+fn about() -> About {
+    About {
+        incarnation: 3 << 100,
+        commands: 4,
+        http: "http://n3:8080".to_owned(),
+        peer: "n3:8081".to_owned(),
+    }
+}
+
+pub(crate) fn hello() -> Hello {
+    Hello {
+        protocols: (1, 2),
+        cluster: Some([7; 16]),
+        from: 3,
+        to: 1,
+        caller: about(),
+        founders: Some(0xfeed),
+        level: 3,
+    }
+}
+
+pub(crate) fn welcome() -> Welcome {
+    let standing = Standing { empty: false, cluster: Some([7; 16]), member: true };
+    Welcome::Protocol { version: 1, about: about(), standing }
 }
 
 /// Every kind of change, numbered from 880.
@@ -343,6 +383,8 @@ pub(crate) fn deeds() -> Vec<AuditRecord> {
         AuditResult::NoLease,
         AuditResult::VersionDiffers,
         AuditResult::Full,
+        AuditResult::Begun,
+        AuditResult::Refused,
     ];
     results.map(|result| AuditRecord { order: administer(action()), result }).to_vec()
 }
@@ -363,4 +405,78 @@ pub(crate) fn parcel() -> crate::history::Parcel {
         changes: vec![(880, bytes(&|out| super::encode_changes(&changes()[..2], out)))],
         last: true,
     }
+}
+
+pub(crate) fn status_ask() -> super::StatusAsk {
+    let about = super::About {
+        incarnation: 2 << 100,
+        commands: 1,
+        http: "n2:8080".to_owned(),
+        peer: "n2:8081".to_owned(),
+    };
+    super::StatusAsk { from: 2, about }
+}
+
+pub(crate) fn report() -> super::Report {
+    let status = crate::status::NodeStatus {
+        version: "0.1.0".to_owned(),
+        commit: "58a9013".to_owned(),
+        commands: 1,
+        uptime_ms: 86_400_000,
+        state: crate::status::RaftState::Candidate,
+        term: 9,
+        leader: Some(3),
+        log_index: Some(303),
+        committed_index: Some(302),
+        applied_index: Some(301),
+        snapshot_index: Some(300),
+        revision: 900,
+        disk_free_bytes: 1 << 40,
+        reserve_bytes: 64 << 20,
+        storage_full: true,
+        wall_clock_ms: AT_MS,
+        waits_for: Some("a leader and its log".to_owned()),
+    };
+    let lives = (1..=4).map(|id| (id, u128::from(id) << 100)).collect();
+    super::Report {
+        status,
+        members: crate::membership::Members { at: Some(log_id(9, 302)), lives },
+    }
+}
+
+pub(crate) fn digests() -> crate::digests::KnownDigests {
+    let known = vec![(16_384, 7), (32_768, u128::MAX - 1)];
+    crate::digests::KnownDigests { version: 1, known }
+}
+
+pub(crate) fn backup_head() -> crate::backup::BackupHead {
+    crate::backup::BackupHead {
+        cluster: Some(ClusterId(0x0123_4567_89ab_cdef_0011_2233_4455_6677)),
+        revision: 900,
+        last_token: 41,
+        term: 9,
+        index: 301,
+        taken_at_ms: AT_MS,
+        node: 2,
+        version: "0.1.0".to_owned(),
+    }
+}
+
+pub(crate) fn backup_end() -> crate::backup::BackupEnd {
+    let head = slot_head();
+    let SlotHead { chunks, rows, bytes, digest, level, .. } = head;
+    crate::backup::BackupEnd {
+        state: crate::state::Totals { chunks, rows, bytes, digest, level },
+        pieces: 1,
+        history_rows: 3,
+        sum: 0xdead_beef,
+    }
+}
+
+/// The start of a file, and a frame.
+pub(crate) fn backup_frames() -> Vec<u8> {
+    let (mut framer, mut bytes) = crate::backup::Framer::begin();
+    let frame = framer.frame(2, |out| out.extend_from_slice(b"a chunk"));
+    bytes.extend(frame.expect("a short frame"));
+    bytes
 }

@@ -75,6 +75,11 @@ impl History {
         let (history, at) = (self.clone(), At::Records(from.ended));
         Outgoing { history, from, upto, at, parcel_bytes: PARCEL_BYTES }
     }
+
+    /// All that is kept, up to the state with this head.
+    pub(crate) fn everything(&self, upto: Head) -> Outgoing {
+        self.outgoing(Reach::default(), upto)
+    }
 }
 
 impl Outgoing {

@@ -109,7 +109,7 @@ pub(super) fn append_changes<'a>(
     let newest = newest_change(&table)?;
     let new: Vec<_> = changes.filter(|change| change.revision > newest).cloned().collect();
     // A snapshot that took the place of entries may leave a hole in the numbers.
-    for run in new.chunk_by(|a, b| a.revision + 1 == b.revision) {
+    for run in new.chunk_by(|a, b| a.revision.checked_add(1) == Some(b.revision)) {
         for block in run.chunks(BLOCK) {
             scratch.clear();
             codec::encode_changes(block, scratch);

@@ -20,6 +20,8 @@ pub(crate) enum Due {
     EndDrained { token: Token, outages: Duration },
     /// A lease that is ended in pieces.
     Continue(LeaseId),
+    /// The hold after a restore is over.
+    EndHold,
 }
 
 /// A grant that goes on to the next in line.

@@ -33,7 +33,7 @@ pub(crate) struct Hub {
     pub(crate) changed: Notify,
     refusing: watch::Sender<bool>,
     leaving: AtomicBool,
-    stopped: AtomicBool,
+    stopped: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +46,8 @@ pub(crate) struct Memory {
     pub(crate) due: DueList,
     pub(crate) losses: Losses,
     pub(crate) drains: Drains,
+    /// Until when nothing is granted after a restore.
+    pub(crate) hold_ends: Option<Instant>,
 }
 
 /// A request that stands in line.
@@ -93,7 +95,7 @@ impl Hub {
             changed: Notify::new(),
             refusing: watch::Sender::new(false),
             leaving: AtomicBool::new(false),
-            stopped: AtomicBool::new(false),
+            stopped: watch::Sender::new(false),
         })
     }
 
@@ -117,11 +119,18 @@ impl Hub {
 
     /// Nothing is proposed any more.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+        *self.stopped.borrow()
+    }
+
+    /// Returns when nothing is proposed any more.
+    pub(crate) async fn ended(&self) {
+        let mut stopped = self.stopped.subscribe();
+        // The sender lives as long as this, so there is no other end.
+        let _ = stopped.wait_for(|stopped| *stopped).await;
     }
 
     pub(crate) fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
+        self.stopped.send_replace(true);
         self.changed.notify_one();
     }
 
@@ -145,6 +154,15 @@ impl Hub {
         for lease in table.ending_leases() {
             memory.due.add(now, Due::Continue(lease));
         }
+        memory.hold_ends = match table.hold_ms() {
+            0 => None,
+            hold_ms => {
+                tracing::warn!(hold_ms, "the state was restored: nothing is granted before that");
+                let at = now + Duration::from_millis(hold_ms);
+                memory.due.add(at, Due::EndHold);
+                Some(at)
+            }
+        };
         // No connection of an earlier leader reaches this one. Who can come back keeps its place
         // for its TTL; meanwhile nothing is granted to it.
         for ticket in table.tickets() {
@@ -249,6 +267,12 @@ impl Hub {
         self.memory().drains.of(lease)
     }
 
+    /// Milliseconds until locks are granted after a restore, which only the leader knows.
+    pub(crate) fn hold_left_ms(&self) -> Option<u64> {
+        let ends = self.memory().hold_ends;
+        ends.map(|at| runtime::ms(at.saturating_duration_since(runtime::now())))
+    }
+
     /// Milliseconds until the service may end a grant, which only the leader knows.
     pub(crate) fn grant_expires_in_ms(&self, lease: LeaseId, token: Token) -> Option<u64> {
         let memory = self.memory();
@@ -296,6 +320,7 @@ impl Memory {
         self.due = DueList::default();
         self.losses.clear();
         self.drains.clear();
+        self.hold_ends = None;
         let batches = self.batches.drain().flat_map(|(_, batch)| batch.replies);
         let mut replies: Vec<ReplyTo> = batches.collect();
         for sleeper in self.waiting.drain().flat_map(|(_, all)| all) {

@@ -4,7 +4,7 @@ use super::growth::Growth;
 use super::runs::Durable;
 use crate::codec::{self, DecodeError};
 use crate::runtime;
-use crate::types::{LogId, Vote};
+use crate::types::{Entry, LeaderId, LogId, Vote};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
 /// Entries by index. Values: see `codec::entry`.
@@ -35,6 +35,8 @@ pub(crate) struct Found {
     pub(crate) origin: u64,
     pub(crate) growth: Growth,
     pub(crate) durable: Durable,
+    /// The highest version of commands in an entry.
+    pub(crate) needs: u16,
 }
 
 /// Why a log file cannot be used.
@@ -75,6 +77,48 @@ pub(crate) fn create(db: &redb::Database) -> Result<(), redb::Error> {
     let incarnation = runtime::random().to_be_bytes();
     txn.open_table(META)?.insert(INCARNATION, incarnation.as_slice())?;
     Ok(txn.commit()?)
+}
+
+/// What a log begins after.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Beginning {
+    pub(crate) incarnation: u128,
+    pub(crate) node: u64,
+    /// The newest entry that is in the state.
+    pub(crate) last: LogId,
+}
+
+/// Makes the tables of a log whose entries up to one are in the state, and were purged.
+pub(crate) fn create_after(db: &redb::Database, begin: Beginning) -> Result<(), redb::Error> {
+    let leader_id = LeaderId { term: begin.last.leader_id.term, voted_for: begin.node };
+    let vote = codec::encode_vote(&Vote { leader_id, committed: false });
+    let last = codec::encode_log_id(begin.last);
+    let txn = db.begin_write()?;
+    txn.open_table(LOG)?;
+    {
+        let mut meta = txn.open_table(META)?;
+        meta.insert(INCARNATION, begin.incarnation.to_be_bytes().as_slice())?;
+        meta.insert(NODE, begin.node.to_be_bytes().as_slice())?;
+        meta.insert(VOTE, vote.as_slice())?;
+        meta.insert(PURGED, last.as_slice())?;
+        meta.insert(COMMITTED, last.as_slice())?;
+    }
+    Ok(txn.commit()?)
+}
+
+/// Shows every entry from an index on, in order.
+pub(crate) fn walk(
+    db: &impl ReadableDatabase,
+    from: u64,
+    mut each: impl FnMut(Entry),
+) -> Result<(), LogFileError> {
+    for item in db.begin_read()?.open_table(LOG)?.range(from..)? {
+        let (key, value) = item?;
+        let index = key.value();
+        let entry = codec::decode_entry(value.value());
+        each(entry.map_err(|cause| LogFileError::Entry { index, cause })?);
+    }
+    Ok(())
 }
 
 /// Keeps the id of the node that a new file belongs to.
@@ -141,8 +185,9 @@ fn scan(
         if found.durable.last().is_some() && index != found.durable.next_index() {
             return Err(LogFileError::Hole { expected: found.durable.next_index(), found: index });
         }
-        let id = codec::peek_entry(value.value())
+        let codec::Peeked { log_id: id, needs } = codec::peek_entry(value.value())
             .map_err(|cause| LogFileError::Entry { index, cause })?;
+        found.needs = found.needs.max(needs);
         if id.index != index {
             return Err(LogFileError::Misplaced { index, named: id.index });
         }

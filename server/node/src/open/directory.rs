@@ -3,11 +3,14 @@
 use super::{OpenError, io_error, probe};
 use redb::Database;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 const LOCK: &str = "lock";
 const FORMAT: &str = "format";
+const BARRED: &str = "barred";
+/// More is not read of a file that anybody may have written.
+const WHY_BYTES_MAX: u64 = 4_096;
 /// Appended to the name of a file until it is complete.
 const UNFINISHED: &str = ".new";
 
@@ -26,7 +29,7 @@ pub(crate) struct DirHold {
 }
 
 /// Takes the directory for this process, making it if it is not there.
-pub(super) fn take(dir: &Path) -> Result<DirHold, OpenError> {
+pub(crate) fn take(dir: &Path) -> Result<DirHold, OpenError> {
     fs::create_dir_all(dir)
         .map_err(|cause| io_error(dir, "could not make the directory", cause))?;
     let path = dir.join(LOCK);
@@ -37,6 +40,82 @@ pub(super) fn take(dir: &Path) -> Result<DirHold, OpenError> {
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: dir.to_owned() }),
         Err(TryLockError::Error(cause)) => Err(io_error(&path, "could not lock", cause)),
     }
+}
+
+/// A file that keeps everybody from starting on a directory, and says why.
+#[derive(Debug)]
+pub(crate) struct Barrier {
+    path: PathBuf,
+}
+
+impl Barrier {
+    /// Puts it up, durably.
+    pub(crate) fn put(dir: &Path, why: &str) -> Result<Self, OpenError> {
+        let path = dir.join(BARRED);
+        let put = || -> io::Result<()> {
+            let unfinished = unfinished(&path);
+            let mut file = File::create(&unfinished)?;
+            writeln!(file, "{why}")?;
+            file.sync_all()?;
+            fs::rename(&unfinished, &path)?;
+            sync_dir(dir)
+        };
+        put().map_err(|cause| io_error(&path, "could not write", cause))?;
+        Ok(Self { path })
+    }
+
+    /// Takes it away.
+    pub(crate) fn lift(self) -> Result<(), OpenError> {
+        let dir = self.path.parent().unwrap_or(&self.path);
+        let lifted = fs::remove_file(&self.path).and_then(|()| sync_dir(dir));
+        lifted.map_err(|cause| io_error(&self.path, "could not remove", cause))
+    }
+
+    /// Refuses a directory that has one.
+    pub(super) fn check(dir: &Path) -> Result<(), OpenError> {
+        let path = dir.join(BARRED);
+        let mut why = Vec::new();
+        match File::open(&path).and_then(|file| file.take(WHY_BYTES_MAX).read_to_end(&mut why)) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(cause) => Err(io_error(&path, "could not read", cause)),
+            Ok(_) => {
+                let why = String::from_utf8_lossy(&why).trim().to_owned();
+                Err(OpenError::Barred { path, why })
+            }
+        }
+    }
+}
+
+/// Refuses a directory that a node could not start on, as far as that is seen without opening the
+/// files. Nothing is made.
+pub(crate) fn check(dir: &Path, files: &[&str]) -> Result<(), OpenError> {
+    Barrier::check(dir)?;
+    let format = dir.join(FORMAT);
+    let text =
+        fs::read_to_string(&format).map_err(|cause| io_error(&format, "could not read", cause))?;
+    check_format(&format, &text)?;
+    let missing = files.iter().map(|file| dir.join(file)).find(|path| !path.exists());
+    missing.map_or(Ok(()), |path| Err(OpenError::Missing { path }))
+}
+
+/// Gives files their names that were made under unfinished ones, in this order.
+pub(crate) fn complete(dir: &Path, files: &[&str]) -> Result<(), OpenError> {
+    let format = dir.join(FORMAT);
+    write_format(&format).map_err(|cause| io_error(&format, "could not write", cause))?;
+    for file in files {
+        let path = dir.join(file);
+        fs::rename(unfinished(&path), &path)
+            .map_err(|cause| io_error(&path, "could not name the file", cause))?;
+    }
+    sync_dir(dir).map_err(|cause| io_error(dir, "could not sync the directory", cause))
+}
+
+/// Removes what stands beside the files; answers whether nothing of it is left.
+pub(crate) fn clear(dir: &Path) -> bool {
+    [FORMAT, BARRED, LOCK].into_iter().all(|file| {
+        let path = dir.join(file);
+        fs::remove_file(&path).is_ok() || !path.exists()
+    })
 }
 
 /// Checks format and presence of the files, or makes them in a directory that has none.
@@ -120,7 +199,7 @@ fn build(path: &Path, create: Create) -> Result<(), redb::Error> {
     Ok(db.close()?)
 }
 
-fn unfinished(path: &Path) -> PathBuf {
+pub(crate) fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(UNFINISHED);
     PathBuf::from(name)

@@ -6,15 +6,16 @@
 //! log.redb      Raft log and vote
 //! state.redb    snapshots of the lock table
 //! history.redb  grants that ended, changes, deeds of operators
+//! barred        only if nobody may start on it: why
 //! ```
 //!
 //! A directory that this binary cannot use is refused before anything in it changes: each file is
 //! first opened through an overlay that keeps all writes in memory, its repair after a crash
 //! included, and checked from end to end. Only then is it opened in earnest.
 
-mod directory;
+pub(crate) mod directory;
 mod overlay;
-mod probe;
+pub(crate) mod probe;
 
 #[cfg(test)]
 pub(crate) mod disk;
@@ -23,12 +24,14 @@ pub(crate) mod support;
 #[cfg(test)]
 mod tests;
 
+use directory::Barrier;
 pub(crate) use directory::DirHold;
 pub use directory::FORMAT_VERSION as DATA_FORMAT;
 
 use crate::codec::SlotHead;
 use crate::fatal::{Fatal, StorageFault};
 use crate::history::{self, History, HistorySetup};
+use crate::level::Outdated;
 use crate::log::{self, LogObserver, LogSetup, LogStore};
 use crate::state::slots::{self, SlotStore};
 use crate::state::{self, Position, Shared, Sink, StateMachine};
@@ -44,6 +47,8 @@ pub(crate) struct Setup {
     pub(crate) dir: PathBuf,
     /// Which node of the cluster this is.
     pub(crate) node: u64,
+    /// The highest version of commands that it knows.
+    pub(crate) commands: u16,
     /// The limits of a table that starts empty. Later ones are part of the table.
     pub(crate) seed: Limits,
     pub(crate) sink: Arc<dyn Sink>,
@@ -54,6 +59,8 @@ pub(crate) struct Setup {
     pub(crate) keep_changes: u64,
     /// Deeds of operators on record.
     pub(crate) keep_audits: u64,
+    /// Entries from one digest of the state to the next; 0 for none.
+    pub(crate) digest_every: u64,
 }
 
 /// How much memory storage uses, and how lazily history is written.
@@ -144,6 +151,26 @@ pub enum OpenError {
         /// The newest format that this binary reads.
         reads: u32,
     },
+    /// A newer release wrote commands that this one does not know.
+    #[error(
+        "{}: this file takes a binary that knows commands of version {}, and this one knows them \
+         up to version {}. Start a newer release on this directory. Nothing was changed",
+        path.display(), outdated.needs, outdated.knows
+    )]
+    Outdated {
+        /// The file.
+        path: PathBuf,
+        /// What it takes.
+        outdated: Outdated,
+    },
+    /// Somebody has left word that nobody may start on it.
+    #[error("{}: nobody may start on this data directory: {why}", path.display())]
+    Barred {
+        /// The file that says so.
+        path: PathBuf,
+        /// What it says.
+        why: String,
+    },
     /// Files of a node, but nothing that says of which format.
     #[error("{}: there are data files and no format file beside them. Nothing was changed", path.display())]
     NoFormat {
@@ -189,6 +216,7 @@ pub enum OpenError {
 pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
     let hold = Arc::new(directory::take(&setup.dir)?);
     let path = |file| setup.dir.join(file);
+    Barrier::check(&setup.dir)?;
     directory::ensure_files(
         &setup.dir,
         &[(state::FILE, slots::create), (history::FILE, history::tables::create)],
@@ -203,7 +231,15 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
             asked: setup.node,
         });
     }
-    let loaded = probe::probe(&path(state::FILE), slots::load)?;
+    let outdated = |file, needs| OpenError::Outdated {
+        path: path(file),
+        outdated: Outdated { needs, knows: setup.commands },
+    };
+    if found.needs > setup.commands {
+        return Err(outdated(log::FILE, found.needs));
+    }
+    let loaded = probe::probe(&path(state::FILE), |db| slots::load_known(db, setup.commands))?
+        .map_err(|needs| outdated(state::FILE, needs))?;
     let complete_upto = probe::probe(&path(history::FILE), history::tables::check)?;
     check_history(&path(history::FILE), complete_upto, loaded.as_ref().map(|(head, _)| head))?;
 
@@ -237,7 +273,7 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
 
 /// A snapshot is valid only after the history was durable up to it, and the log before it may be
 /// purged: a history that ends earlier is damaged or older, and nothing could complete it.
-fn check_history(
+pub(crate) fn check_history(
     path: &Path,
     complete_upto: u64,
     head: Option<&SlotHead>,
@@ -280,7 +316,8 @@ fn state_store(
     });
     let table = table.unwrap_or_else(|| LockTable::new(setup.seed.clone()));
     let slots = SlotStore::new(db, head, setup.fatal.clone());
-    (Arc::new(Shared::new(table, position)), Arc::new(slots))
+    let shared = Shared::new(table, position).with_digests(setup.digest_every);
+    (Arc::new(shared), Arc::new(slots))
 }
 
 fn open_file(path: &Path, cache_bytes: usize) -> Result<Database, OpenError> {

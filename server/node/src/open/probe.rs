@@ -13,7 +13,7 @@ const CACHE_BYTES: usize = 32 << 20;
 
 /// Opens the file through an overlay, verifies the checksum of every page, and answers what
 /// `look` finds.
-pub(super) fn probe<T, E>(
+pub(crate) fn probe<T, E>(
     path: &Path,
     look: impl FnOnce(&Database) -> Result<T, E>,
 ) -> Result<T, OpenError>

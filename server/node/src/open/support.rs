@@ -61,6 +61,7 @@ pub(crate) fn setup(dir: &Path) -> Setup {
     Setup {
         dir: dir.to_owned(),
         node: 1,
+        commands: Command::NEWEST,
         seed: Limits::default(),
         sink: Arc::new(Heard::default()),
         observer: Arc::new(Syncs::default()),
@@ -68,6 +69,7 @@ pub(crate) fn setup(dir: &Path) -> Setup {
         sizes: Sizes { history_settle: Duration::from_millis(50), ..Sizes::default() },
         keep_changes: 1_000,
         keep_audits: 100,
+        digest_every: 0,
     }
 }
 

@@ -1,11 +1,12 @@
 //! What opens, what is refused, and that a refusal changes nothing.
 
 use super::directory::{Create, ensure_files};
-use super::support::{append, busy_entry, log_state, open_dir, setup};
-use super::{OpenError, open};
+use super::support::{append, apply, busy_entry, entry, log_state, open_dir, setup};
+use super::{OpenError, Setup, open};
 use crate::codec::samples::log_id;
 use crate::{history, log, state};
-use openraft::storage::{RaftSnapshotBuilder, RaftStateMachine};
+use leasehold_core::Command;
+use openraft::storage::{RaftLogStorage, RaftSnapshotBuilder, RaftStateMachine};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -67,6 +68,32 @@ async fn a_newer_format_is_refused() {
     assert!(text.contains("has format 2; this binary reads format 1"), "{text}");
     fs::write(dir.path().join("format"), "something else").expect("writable");
     refused(dir.path());
+}
+
+#[tokio::test]
+async fn what_a_newer_release_wrote_is_refused_by_the_log_and_by_the_snapshot() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let newer = || open(Setup { commands: 7, ..setup(dir.path()) }).expect("it knows them");
+    let raise = || entry(1, 2, vec![Command::RaiseLevel { to: 7 }]);
+    let mut opened = newer();
+    append(&mut opened.log, vec![busy_entry(1, 1), raise()]).await.expect("synced");
+    opened.close().expect("nothing failed");
+    drop(opened);
+    let text = refused(dir.path());
+    let says = "takes a binary that knows commands of version 7, and this one knows them up to \
+                version 1";
+    assert!(text.contains("log.redb") && text.contains(says), "{text}");
+
+    let mut opened = newer();
+    apply(&mut opened.machine, vec![busy_entry(1, 1), raise()]).await;
+    let mut builder = opened.machine.get_snapshot_builder().await;
+    drop(builder.build_snapshot().await.expect("written"));
+    opened.log.purge(log_id(1, 2)).await.expect("it is there");
+    opened.close().expect("nothing failed");
+    drop((opened, builder));
+    let text = refused(dir.path());
+    assert!(text.contains("state.redb") && text.contains(says), "{text}");
+    assert_eq!(newer().shared.table.read().level(), 7);
 }
 
 #[tokio::test]

@@ -4,18 +4,20 @@
 //! counts them. It is read from the log when the node starts, long before anything is applied.
 
 use super::PROTOCOLS;
-use crate::codec::{About, Hello, Standing, Unwelcome};
+use crate::codec::{About, Hello, Standing, StatusAsk, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
+use crate::level::Outdated;
 use crate::log::LogStore;
+use crate::membership::MEMBERS_MAX;
 use crate::state::Shared;
 use crate::types::{Member, TypeConfig};
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::metrics::RaftServerMetrics;
 use openraft::type_config::alias::WatchReceiverOf;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-
-/// The version of the commands that this binary applies, as its peers are told.
-pub(crate) const COMMANDS: u16 = 1;
+use tokio::sync::watch;
 
 /// What Raft tells of itself.
 type Told = WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>;
@@ -23,12 +25,16 @@ type Told = WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>;
 /// This node in the eyes of others, and the others in its own.
 pub(crate) struct Identity {
     id: u64,
-    about: About,
+    about: RwLock<About>,
     founders: Option<u32>,
     shared: Arc<Shared>,
     log: LogStore,
+    /// Where peers say that they are, by id.
+    told: Mutex<BTreeMap<u64, Member>>,
     /// Set once Raft runs.
     raft: OnceLock<Told>,
+    /// Set once this node is found to be too old for its cluster.
+    outdated: watch::Sender<Option<Outdated>>,
 }
 
 /// Who calls, as the greeting says.
@@ -73,12 +79,21 @@ impl Identity {
         let peers = config.peers.as_ref();
         let about = About {
             incarnation,
-            commands: COMMANDS,
+            commands: config.commands,
             http: config.http.clone(),
             peer: peers.map(|peers| peers.advertise.clone()).unwrap_or_default(),
         };
         let founders = peers.and_then(founders_number);
-        Self { id: config.id, about, founders, shared, log, raft: OnceLock::new() }
+        Self {
+            id: config.id,
+            about: RwLock::new(about),
+            founders,
+            shared,
+            log,
+            told: Mutex::default(),
+            raft: OnceLock::new(),
+            outdated: watch::Sender::new(None),
+        }
     }
 
     /// From here on members are those that Raft has.
@@ -86,9 +101,73 @@ impl Identity {
         let _ = self.raft.set(raft);
     }
 
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The highest version of commands that this node knows.
+    pub(crate) fn knows(&self) -> u16 {
+        self.about.read().commands
+    }
+
+    /// Changes once, if this node is found to be too old for its cluster.
+    pub(crate) fn outdated(&self) -> watch::Receiver<Option<Outdated>> {
+        self.outdated.subscribe()
+    }
+
+    /// Takes note of a version of commands that the cluster may use. A node that does not know it
+    /// has to stop.
+    pub(super) fn meet(&self, needs: u16) {
+        let knows = self.knows();
+        if needs > knows {
+            self.outdated.send_if_modified(|outdated| {
+                let first = outdated.is_none();
+                outdated.get_or_insert(Outdated { needs, knows });
+                first
+            });
+        }
+    }
+
+    fn level(&self) -> u16 {
+        self.shared.table.read().level()
+    }
+
     /// This node as a member of a cluster.
     pub(crate) fn member(&self) -> Member {
-        member_of(&self.about)
+        member_of(&self.about.read())
+    }
+
+    /// Clients reach it there: a port may only be known once it is bound.
+    pub(crate) fn set_http(&self, address: String) {
+        self.about.write().http = address;
+    }
+
+    /// Keeps what a peer says of where it is. Whether it is a member is looked at when it counts:
+    /// strangers fill the book up to its bound and no further.
+    pub(super) fn note(&self, id: u64, about: &About) {
+        let mut told = self.told.lock();
+        let has_room = told.len() < MEMBERS_MAX || told.contains_key(&id);
+        if has_room && !about.peer.is_empty() {
+            told.insert(id, member_of(about));
+        }
+    }
+
+    /// Where peers say that they are.
+    pub(crate) fn told(&self) -> BTreeMap<u64, Member> {
+        self.told.lock().clone()
+    }
+
+    /// Where that life of a peer says that it is, which may not stand among the members yet: to
+    /// enter it there may take the very node that moved.
+    pub(super) fn told_address(&self, peer: u64, incarnation: u128) -> Option<String> {
+        let told = self.told.lock();
+        let member = told.get(&peer).filter(|member| member.incarnation == incarnation)?;
+        Some(member.peer.clone())
+    }
+
+    /// Asks how a peer is, and says who asks.
+    pub(crate) fn status_ask(&self) -> StatusAsk {
+        StatusAsk { from: self.id, about: self.about() }
     }
 
     pub(super) fn hello(&self, to: u64) -> Hello {
@@ -97,17 +176,18 @@ impl Identity {
             cluster: self.cluster(),
             from: self.id,
             to,
-            caller: self.about.clone(),
+            caller: self.about(),
             founders: self.founders.filter(|_| self.is_empty()),
+            level: self.level(),
         }
     }
 
     pub(super) fn about(&self) -> About {
-        self.about.clone()
+        self.about.read().clone()
     }
 
     /// Nothing was ever written here.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.log.last_index().is_none()
     }
 
@@ -169,6 +249,7 @@ impl Identity {
         if self.is_another_life(hello.from, hello.caller.incarnation) {
             return Err(Unwelcome::OtherIncarnation(hello.from));
         }
+        self.same_commands(hello)?;
         match (self.founders.filter(|_| self.is_empty()), hello.founders) {
             (Some(ours), Some(theirs)) if ours != theirs => Err(Unwelcome::OtherFounders),
             _ => Ok(newest),
@@ -181,6 +262,22 @@ impl Identity {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,
         }
+    }
+
+    /// Whether each knows the commands that the log of the other may hold.
+    fn same_commands(&self, hello: &Hello) -> Result<(), Unwelcome> {
+        let level = self.level();
+        if hello.caller.commands < level {
+            return Err(Unwelcome::Commands(level));
+        }
+        if hello.level <= self.knows() {
+            return Ok(());
+        }
+        // A stranger is not believed, unless this node is about to get its first peers.
+        if self.is_empty() || self.member_life(hello.from).is_some() {
+            self.meet(hello.level);
+        }
+        Err(Unwelcome::Commands(hello.level))
     }
 
     fn is_another_life(&self, peer: u64, incarnation: u128) -> bool {

@@ -42,6 +42,14 @@ pub(crate) enum LineError {
     OtherAnswer { address: String },
 }
 
+impl LineError {
+    /// The error and what is behind it, in one line.
+    pub(crate) fn with_causes(&self) -> String {
+        let cause = std::error::Error::source(self);
+        cause.map_or_else(|| self.to_string(), |cause| format!("{self}: {cause}"))
+    }
+}
+
 /// The way to one peer.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -119,7 +127,9 @@ impl Line {
     }
 
     /// The name is looked up at every attempt: the peer may have moved.
-    async fn open(&self) -> Result<(Frames, About, Standing), LineError> {
+    async fn open(&mut self) -> Result<(Frames, About, Standing), LineError> {
+        let told = self.incarnation.and_then(|life| self.us.told_address(self.peer, life));
+        self.address = told.unwrap_or_else(|| self.address.clone());
         let address = || self.address.clone();
         let connected = TcpStream::connect(&self.address).await;
         let frames = connected
@@ -135,7 +145,12 @@ impl Line {
         let welcome = runtime::timeout_at(runtime::now() + HANDSHAKE_WITHIN, greeting).await;
         let unwelcome = |why| LineError::Unwelcome { address: address(), why };
         match welcome.ok_or_else(|| self.silent(HANDSHAKE_WITHIN))?? {
-            Welcome::Refused(why) => Err(unwelcome(why)),
+            Welcome::Refused(why) => {
+                if let Unwelcome::Commands(level) = why {
+                    self.us.meet(level);
+                }
+                Err(unwelcome(why))
+            }
             Welcome::Protocol { version, about, standing } => {
                 self.judge(version, &about, &standing).map_err(unwelcome)?;
                 Ok((open.frames, about, standing))

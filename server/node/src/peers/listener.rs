@@ -10,6 +10,7 @@ use crate::forward::Answers;
 use crate::metrics::Metrics;
 use crate::runtime;
 use crate::state::Shared;
+use crate::status::Reporter;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use std::io;
@@ -43,6 +44,7 @@ pub(crate) struct Host {
     pub(crate) contact: Arc<Contact>,
     pub(crate) metrics: Metrics,
     pub(crate) answers: Answers,
+    pub(crate) reporter: Reporter,
 }
 
 impl PeerListener {

@@ -4,7 +4,7 @@ use super::identity::{Admission, Caller};
 use super::listener::Host;
 use super::snapshot::Arriving;
 use super::{Frames, HANDSHAKE_WITHIN};
-use crate::codec::{self, Ask, SnapshotAsk, Told};
+use crate::codec::{self, Ask, DecodeError, SnapshotAsk, StatusAsk, Told};
 use crate::history::History;
 use crate::runtime;
 use crate::state::StateMachine;
@@ -42,7 +42,15 @@ pub(super) async fn serve(mut frames: Frames, host: Host, caller: Caller) -> io:
             frame = next_frame(&serving.host, &serving.caller, &mut frames) => match frame {
                 None => return Ok(()),
                 Some(frame) => {
-                    let ask = codec::decode_ask(&frame?).map_err(io::Error::other)?;
+                    let us = &serving.host.us;
+                    let ask = codec::decode_ask(&frame?, us.knows());
+                    // A stranger is not believed.
+                    if let Err(DecodeError::Commands { needs, .. }) = ask
+                        && us.admits(&serving.caller) != Admission::Nothing
+                    {
+                        us.meet(needs);
+                    }
+                    let ask = ask.map_err(io::Error::other)?;
                     match (serving.refuses(&ask), ask) {
                         (Some(why), _) => Some(Told::Unable(why.to_owned())),
                         (None, Ask::Session) => return serving.host.session(frames).await,
@@ -114,6 +122,8 @@ impl Serving {
             }
             Ask::Chunk(chunk) => Some(self.chunk(chunk).await),
             Ask::ReadIndex => Some(told(self.host.read_index().await, Told::ReadIndex)),
+            Ask::Status(ask) => Some(self.host.status(ask)),
+            Ask::Digests => Some(Told::Digests(self.host.shared.digests.told())),
             Ask::Session => Some(Told::Unable("a session begins with itself".to_owned())),
         }
     }
@@ -182,11 +192,14 @@ impl Serving {
 }
 
 impl Host {
-    /// Only the word of the leader that this node follows counts, and that at its receipt: the
-    /// answer may have to wait for the disk.
+    /// Only the word of a leader that this node follows counts, or will follow once it has taken
+    /// this in; and that at its receipt, as the answer may have to wait for the disk.
     fn heard(&self, ask: &AppendAsk) {
         let leader = ask.vote.leader_id;
-        if self.raft.server_metrics().borrow_watched().vote.leader_id == leader {
+        let ours = self.raft.server_metrics().borrow_watched().vote;
+        let later = leader.term > ours.leader_id.term;
+        let elected = leader.term == ours.leader_id.term && !ours.committed;
+        if leader == ours.leader_id || later || elected {
             let committed = ask.leader_commit.map_or(0, |id| id.index);
             let applied = self.shared.applied().map_or(0, |id| id.index);
             self.contact.heard(runtime::now(), leader, committed, applied);
@@ -207,6 +220,11 @@ impl Host {
     async fn read_index(&self) -> Result<u64, &'static str> {
         self.confirmer.confirm().await.map_err(|_| "this node does not lead")?;
         Ok(self.shared.applied().map_or(0, |id| id.index))
+    }
+
+    fn status(&self, ask: StatusAsk) -> Told {
+        self.us.note(ask.from, &ask.about);
+        Told::Status(Box::new(self.reporter.report()))
     }
 
     async fn history(&self) -> Result<History, Fatal<TypeConfig>> {

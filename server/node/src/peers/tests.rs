@@ -14,7 +14,7 @@ use crate::runtime;
 use crate::types::{CommittedLeader, LeaderId, LogId, Vote, VoteAsk};
 use crate::watch::{WatchFilter, Watched};
 use bytes::Bytes;
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use leasehold_core::{Principal, ResourceName, Token, command};
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
@@ -23,6 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+
+mod golden;
+mod versions;
 
 pub(crate) async fn open(config: &NodeConfig) -> Node {
     let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
@@ -41,8 +44,8 @@ pub(crate) async fn token(node: &Node, resource: &str) -> u64 {
 }
 
 pub(crate) struct Cluster {
-    dirs: Vec<TempDir>,
-    founders: BTreeMap<u64, String>,
+    pub(crate) dirs: Vec<TempDir>,
+    pub(crate) founders: BTreeMap<u64, String>,
     events_max: u64,
     pub(crate) nodes: BTreeMap<u64, Node>,
 }
@@ -54,6 +57,10 @@ impl Cluster {
 
     /// With a number of changes that watchers can still be told of.
     async fn keeping(size: u64, events_max: u64) -> Self {
+        Self::adjusted(size, events_max, |_| {}).await
+    }
+
+    async fn adjusted(size: u64, events_max: u64, adjust: impl Fn(&mut NodeConfig)) -> Self {
         let ports: Vec<TcpListener> =
             (0..size).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
         let founders = (1..)
@@ -63,7 +70,12 @@ impl Cluster {
         drop(ports);
         let dirs = (0..size).map(|_| TempDir::new().expect("a directory")).collect();
         let mut cluster = Self { dirs, founders, events_max, nodes: BTreeMap::new() };
-        let starting = (1..=size).map(|id| start(cluster.config(id)));
+        let configs = (1..=size).map(|id| {
+            let mut config = cluster.config(id);
+            adjust(&mut config);
+            config
+        });
+        let starting = configs.map(start);
         let started = futures_util::future::join_all(starting).await;
         cluster.nodes = (1..).zip(started).collect();
         cluster
@@ -75,6 +87,7 @@ impl Cluster {
             reserve_bytes: 0,
             events_max: self.events_max,
             snapshot_log_bytes: 16 << 10,
+            digest_every: 64,
             ..NodeConfig::new(id, dir)
         };
         let address = self.founders[&id].clone();
@@ -101,7 +114,7 @@ impl Cluster {
     }
 
     /// One more node, that belongs to no cluster yet.
-    fn newcomer(&mut self) -> NodeConfig {
+    pub(crate) fn newcomer(&mut self) -> NodeConfig {
         let id = self.founders.len() as u64 + 1;
         let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
         self.founders.insert(id, port.local_addr().expect("bound").to_string());
@@ -255,7 +268,7 @@ async fn with_one_away(events_max: u64) -> (Cluster, u64, u64, u64) {
 }
 
 /// Waits until a node has all that another one has.
-async fn caught_up(node: &Node, with: &Node) {
+pub(crate) async fn caught_up(node: &Node, with: &Node) {
     let mut news = history(node).follow();
     while node.revision() < with.revision() {
         news.changed().await.expect("it lives");
@@ -337,9 +350,8 @@ async fn a_new_node_gets_all_of_the_history() {
     let config = cluster.newcomer();
     let node = &cluster.nodes[&leader];
     let new = open(&config).await;
-    let member = new.inner.identity.member();
     let (taken, joined) =
-        tokio::join!(new.take_part(&config), node.inner_raft().add_learner(4, member, false));
+        tokio::join!(new.take_part(&config), node.add_learner(4, &cluster.founders[&4]));
     taken.expect("it is taken in");
     joined.expect("it may learn");
     caught_up(&new, node).await;
@@ -435,4 +447,52 @@ async fn a_node_that_lost_its_data_is_told_so_by_one_that_has_no_quorum_itself()
     assert!(matches!(refused, StartError::LostData { id: 2 }), "{refused}");
     wiped.shutdown().await;
     waits.shutdown().await;
+}
+
+/// A bit that fell over in the memory of one node, as it were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_state_diverges_stops_and_the_others_go_on() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let odd = if leader == 3 { 1 } else { 3 };
+    // First they agree.
+    let compared = |node: &Node| node.inner.metrics.digests_compared.get();
+    while cluster.nodes.values().any(|node| compared(node) == 0) {
+        work(&cluster.nodes[&leader], 16).await;
+    }
+    {
+        let mut table = cluster.nodes[&odd].inner.shared.table.write();
+        let mut limits = (**table.limits()).clone();
+        limits.history_max += 1;
+        let header = leasehold_core::Header { term: 0, at_ms: 0 };
+        table.apply(header, &[leasehold_core::Command::SetLimits(Box::new(limits))]);
+    }
+    let fault = {
+        let working = async {
+            loop {
+                work(&cluster.nodes[&leader], 16).await;
+            }
+        };
+        tokio::select! {
+            fault = cluster.nodes[&odd].storage_failed() => fault,
+            () = working => unreachable!("it goes on"),
+        }
+    };
+    assert!(fault.is_divergence(), "{fault}");
+    let stopped = cluster.nodes.remove(&odd).expect("it is one of them");
+    stopped.shutdown().await;
+    drop(stopped);
+
+    // The others work on, agree, and nobody starts on what is left of the third.
+    let upto = compared(&cluster.nodes[&leader]);
+    work(&cluster.nodes[&leader], 200).await;
+    for node in cluster.nodes.values() {
+        assert!(node.storage_failed().now_or_never().is_none());
+    }
+    assert!(compared(&cluster.nodes[&leader]) >= upto);
+    let config = cluster.config(odd);
+    let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
+    let refused = Node::open(&config, metrics).await.expect_err("its data is kept for a look");
+    assert!(refused.to_string().contains("did not give the same state"), "{refused}");
+    cluster.shutdown().await;
 }

@@ -5,11 +5,12 @@ use super::chunk::Cutter;
 use super::data::Totals;
 use super::slots::SlotStore;
 use super::{Position, SnapshotData};
-use crate::fatal::StorageFault;
+use crate::fatal::{Fatal, StorageFault};
 use crate::history::History;
 use crate::types::{Snapshot, SnapshotMeta, TypeConfig};
 use leasehold_core::Frozen;
 use openraft::storage::RaftSnapshotBuilder;
+use redb::Database;
 use std::io;
 use std::sync::Arc;
 
@@ -43,7 +44,9 @@ impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
             last_membership: self.position.membership.clone(),
         };
         let building = crate::runtime::blocking(move || {
-            write(&frozen, meta, &slots, &history)?;
+            // The log is purged up to a snapshot, and the history is rebuilt from the log alone.
+            let upto = meta.last_log_id.map_or(0, |id| id.index);
+            write(&frozen, meta, &slots, || history.flush(upto))?;
             slots.current()
         });
         let current =
@@ -54,19 +57,26 @@ impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
     }
 }
 
+/// Writes a table as the first snapshot of a file that has none. Blocks.
+pub(crate) fn write_first(
+    db: Database,
+    meta: SnapshotMeta,
+    frozen: &Frozen,
+) -> Result<(), StorageFault> {
+    write(frozen, meta, &SlotStore::new(db, None, Fatal::new()), || Ok(()))
+}
+
 fn write(
     frozen: &Frozen,
     meta: SnapshotMeta,
     slots: &SlotStore,
-    history: &History,
+    settle: impl FnOnce() -> Result<(), StorageFault>,
 ) -> Result<(), StorageFault> {
-    let upto = meta.last_log_id.map_or(0, |id| id.index);
     let cutter = std::cell::RefCell::new(Cutter::new(frozen.rows()));
     let totals = || {
         let cutter = cutter.borrow();
-        Totals { chunks: 0, rows: cutter.count, bytes: cutter.bytes, digest: frozen.digest() }
+        let (rows, bytes, digest) = (cutter.count, cutter.bytes, frozen.digest());
+        Totals { chunks: 0, rows, bytes, digest, level: frozen.level() }
     };
-    // The log is purged up to a snapshot, and the history is rebuilt from the log alone.
-    let settle = || history.flush(upto);
     slots.write(meta, || Ok(cutter.borrow_mut().next()), totals, settle)
 }

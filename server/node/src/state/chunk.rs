@@ -17,15 +17,15 @@ const ROW_BYTES_MAX: usize = 64 << 20;
 const WHAT: &str = "snapshot chunk";
 
 /// Makes chunks out of rows.
-pub(super) struct Cutter<I> {
+pub(crate) struct Cutter<I> {
     rows: I,
     stream: Vec<u8>,
-    pub(super) count: u64,
-    pub(super) bytes: u64,
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
 }
 
 impl<I: Iterator<Item = Row>> Cutter<I> {
-    pub(super) fn new(rows: I) -> Self {
+    pub(crate) fn new(rows: I) -> Self {
         Self { rows, stream: Vec::new(), count: 0, bytes: 0 }
     }
 
@@ -78,15 +78,15 @@ pub(super) fn open(chunk: &[u8]) -> Result<&[u8], DecodeError> {
 
 /// Makes rows out of chunks.
 #[derive(Default)]
-pub(super) struct Joiner {
+pub(crate) struct Joiner {
     stream: Vec<u8>,
     at: usize,
-    pub(super) count: u64,
-    pub(super) bytes: u64,
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Joiner {
-    pub(super) fn add(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
+    pub(crate) fn add(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
         let piece = open(chunk)?;
         self.stream.drain(..self.at);
         self.at = 0;
@@ -96,7 +96,7 @@ impl Joiner {
     }
 
     /// The next row, if all of it is there.
-    pub(super) fn row(&mut self) -> Result<Option<Row>, DecodeError> {
+    pub(crate) fn row(&mut self) -> Result<Option<Row>, DecodeError> {
         let rest = &self.stream[self.at..];
         let Some((len, rest)) = rest.split_first_chunk::<LEN_BYTES>() else { return Ok(None) };
         let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
@@ -111,7 +111,7 @@ impl Joiner {
     }
 
     /// Whether the stream ended with a row.
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.at == self.stream.len()
     }
 }

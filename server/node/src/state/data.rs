@@ -16,6 +16,8 @@ pub(crate) struct Totals {
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
     pub(crate) digest: u128,
+    /// The version of commands that a node must know to understand it.
+    pub(crate) level: u16,
 }
 
 /// A complete snapshot. One that is in the file stays readable as it is while newer ones are
@@ -120,6 +122,7 @@ impl SnapshotData {
             rows: rows.joiner.count,
             bytes: rows.joiner.bytes,
             digest: table.freeze().digest(),
+            level: table.level(),
         };
         if found != self.totals || !rows.joiner.is_done() {
             return Err(SnapshotError::Totals { found, promised: self.totals });

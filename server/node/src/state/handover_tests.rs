@@ -167,7 +167,7 @@ impl Made {
 
 /// As it comes out of the line.
 fn sent(parcel: &Parcel) -> Parcel {
-    match decode_ask(&encode_parcel(parcel)).expect("it was just written") {
+    match decode_ask(&encode_parcel(parcel), 1).expect("it was just written") {
         Ask::Parcel(back) => {
             assert_eq!(&back, parcel);
             back

@@ -74,6 +74,7 @@ impl StateMachine {
                     Payload::Blank => self.history.push(Happened::default(), id.index),
                 }
                 self.shared.position.lock().last = Some(id);
+                self.shared.digests.applied(id.index, &table);
             }
         }
         // Outside of the lock: this wakes tasks.

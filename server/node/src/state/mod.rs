@@ -31,14 +31,17 @@ mod handover_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use build::SnapshotBuilder;
+pub(crate) use build::{SnapshotBuilder, write_first};
+pub(crate) use chunk::{Cutter, Joiner};
 pub(crate) use data::{SnapshotData, SnapshotError, Totals};
 pub(crate) use incoming::Incoming;
 pub(crate) use machine::StateMachine;
 
+use crate::digests::Digests;
 use crate::types::{Batch, LogId, StoredMembership};
 use leasehold_core::{Applied, LockTable};
 use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
 
 /// The name by which faults and errors call this file.
 pub(crate) const FILE: &str = "state.redb";
@@ -59,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) table: RwLock<LockTable>,
     /// Changed only by who holds the write lock of `table`.
     position: Mutex<Position>,
+    pub(crate) digests: Arc<Digests>,
 }
 
 /// How far the table is.
@@ -70,7 +74,13 @@ pub(crate) struct Position {
 
 impl Shared {
     pub(crate) fn new(table: LockTable, position: Position) -> Self {
-        Self { table: RwLock::new(table), position: Mutex::new(position) }
+        let digests = Arc::default();
+        Self { table: RwLock::new(table), position: Mutex::new(position), digests }
+    }
+
+    /// With a digest every so many entries.
+    pub(crate) fn with_digests(self, every: u64) -> Self {
+        Self { digests: Digests::every(every), ..self }
     }
 
     /// The newest applied entry. Exact for who holds a lock of `table`.

@@ -64,6 +64,18 @@ pub(crate) fn head(db: &impl ReadableDatabase) -> Result<Option<SlotHead>, State
     Ok(Some(head))
 }
 
+/// The valid snapshot of a node that knows commands up to a version; the version that it takes if
+/// that is a higher one.
+pub(crate) fn load_known(
+    db: &impl ReadableDatabase,
+    knows: u16,
+) -> Result<Result<Option<(SlotHead, LockTable)>, u16>, StateFileError> {
+    match head(db)? {
+        Some(head) if head.level > knows => Ok(Err(head.level)),
+        _ => load(db).map(Ok),
+    }
+}
+
 /// Reads and checks the valid snapshot, all of it.
 pub(crate) fn load(
     db: &impl ReadableDatabase,
@@ -79,7 +91,8 @@ fn data(db: &impl ReadableDatabase, head: &SlotHead) -> Result<SnapshotData, red
 }
 
 fn totals(head: &SlotHead) -> Totals {
-    Totals { chunks: head.chunks, rows: head.rows, bytes: head.bytes, digest: head.digest }
+    let SlotHead { chunks, rows, bytes, digest, level, .. } = *head;
+    Totals { chunks, rows, bytes, digest, level }
 }
 
 /// The chunks of one slot as they were when this was made.
@@ -146,8 +159,8 @@ impl SlotStore {
         let slot = active.map_or(0, |head| 1 - head.slot.min(1));
         let written = self.write_chunks(slot, &mut chunks)?;
         settle()?;
-        let Totals { rows, bytes, digest, .. } = totals();
-        self.flip(SlotHead { slot, meta, chunks: written, rows, bytes, digest })
+        let Totals { rows, bytes, digest, level, .. } = totals();
+        self.flip(SlotHead { slot, meta, chunks: written, rows, bytes, digest, level })
     }
 
     fn write_chunks(
