@@ -41,7 +41,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("plugins/host", &["leasehold-core"]),
     ("plugins/sdk", &[]),
     ("tests/harness", &[]),
-    ("tests/load", &["leasehold-harness"]),
+    ("tests/load", &["leasehold-client", "leasehold-harness"]),
 ];
 
 /// Packages of others that are named in a few places only, so that they can be replaced there.

@@ -27,12 +27,20 @@ pub struct Nodes {
     binary: PathBuf,
     flags: Vec<(String, String)>,
     environment: Vec<(u64, String, PathBuf)>,
+    root: Option<PathBuf>,
 }
 
 impl Nodes {
     /// Nodes run from `binary`.
     pub fn of(binary: impl Into<PathBuf>) -> Self {
-        Self { binary: binary.into(), flags: Vec::new(), environment: Vec::new() }
+        Self { binary: binary.into(), flags: Vec::new(), environment: Vec::new(), root: None }
+    }
+
+    /// Makes the directories of all of them inside `root`, when the disk under it matters.
+    #[must_use]
+    pub fn inside(mut self, root: &Path) -> Self {
+        self.root = Some(root.to_owned());
+        self
     }
 
     /// Adds a flag with its value to each of them.
@@ -58,6 +66,8 @@ impl Nodes {
         let start = |id: u64| {
             let builder = Server::builder(&self.binary).flag("--node-id", id);
             let builder = builder.flag("--peers", &peers);
+            let root = self.root.iter();
+            let builder = root.fold(builder, |builder, root| builder.inside(root));
             let flags = self.flags.iter();
             let builder = flags.fold(builder, |builder, (name, value)| builder.flag(name, value));
             let ours = self.environment.iter().filter(|(node, ..)| *node == id);
