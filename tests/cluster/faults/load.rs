@@ -43,7 +43,7 @@ struct Held {
 impl<'a> Worker<'a> {
     pub(super) fn new(scene: &'a Scene, id: u64, seed: u64) -> Self {
         let random = Random::new(seed.wrapping_mul(1_000).wrapping_add(id));
-        let roaming = Roaming::new(scene.book.clone()).from_node(id as usize);
+        let roaming = Roaming::by(scene.book.clone()).from_node(id as usize);
         Self { scene, who: format!("w{id}"), random, roaming }
     }
 

@@ -29,7 +29,7 @@ pub(super) fn everything_ends(cluster: &Cluster) {
 /// Leaves a mark that a watcher recognizes.
 #[track_caller]
 pub(super) fn mark_the_end(book: &Book) {
-    let mut client = Roaming::new(book.clone());
+    let mut client = Roaming::by(book.clone());
     let asked = with(ask(END, "last", 60_000), json!({"request_id": "last"}));
     let token = client.post("/v1/acquire-lock", &asked, PATIENCE).expect("an answer").token();
     let body = json!({"resource": END, "token": token});

@@ -48,10 +48,15 @@ pub struct Roaming {
 
 impl Roaming {
     /// Knows these nodes.
-    pub fn new(nodes: impl Into<Book>) -> Self {
+    pub fn new(addresses: Vec<SocketAddr>) -> Self {
+        Self::by(addresses.into())
+    }
+
+    /// Knows the nodes that are in a book, whenever it looks.
+    pub fn by(book: Book) -> Self {
         // As long as a client alone has patience: above the longest wait.
         let each = Duration::from_secs(90);
-        Self { book: nodes.into(), at: 0, client: None, each, tries: 0 }
+        Self { book, at: 0, client: None, each, tries: 0 }
     }
 
     /// Begins with the `n`th node.
