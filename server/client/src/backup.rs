@@ -1,8 +1,9 @@
 //! A backup of the whole service, as it comes.
 
-use crate::call::{self, Failure};
 use crate::client::Client;
 use crate::error::Error;
+use crate::failure::{Failure, refusal};
+use crate::servers::Fault;
 use crate::transport::{Cut, Whole, whole};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -86,10 +87,14 @@ impl Client {
         let (turn, attempt) = (self.inner.servers.turn(), self.inner.times.attempt);
         let opened = match timeout(attempt, self.open_backup(self.inner.servers.base(turn))).await {
             Ok(opened) => opened,
-            Err(_) => Err(Failure::Unanswered(format!("no answer within {attempt:?}"))),
+            Err(_) => Err(Failure::Silent(format!("no answer within {attempt:?}"))),
         };
-        if opened.is_err() {
-            self.inner.servers.move_on(turn);
+        match &opened {
+            Ok(_) => self.inner.servers.served(turn),
+            Err(failure) => {
+                let fault = failure.of_the_server().unwrap_or(Fault::Unable);
+                self.inner.servers.move_on(turn, fault);
+            }
         }
         opened
     }
@@ -107,7 +112,7 @@ impl Client {
         let (head, body) = answer.into_parts();
         if !head.status.is_success() {
             let body = whole(body).await.map_err(Failure::Unanswered)?;
-            return Err(call::refusal(&Whole { status: head.status, headers: head.headers, body }));
+            return Err(refusal(&Whole { status: head.status, headers: head.headers, body }));
         }
         let revision = head.headers.get("leasehold-revision");
         let revision = revision.and_then(|text| text.to_str().ok()).map(str::to_owned);
