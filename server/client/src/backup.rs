@@ -89,8 +89,12 @@ impl Client {
             Ok(opened) => opened,
             Err(_) => Err(Failure::Silent(format!("no answer within {attempt:?}"))),
         };
-        if let Err(failure) = &opened {
-            self.inner.servers.move_on(turn, failure.of_the_server().unwrap_or(Fault::Unable));
+        match &opened {
+            Ok(_) => self.inner.servers.served(turn),
+            Err(failure) => {
+                let fault = failure.of_the_server().unwrap_or(Fault::Unable);
+                self.inner.servers.move_on(turn, fault);
+            }
         }
         opened
     }
