@@ -67,9 +67,8 @@ fn assert_says_removed(mut node: Server) {
 
 #[test]
 fn one_node_grows_into_three_by_the_wish_of_the_new_ones() {
-    let (first, _) = empty(1);
-    let at = free_ports(1)[0];
-    let first = first.flag("--peer-listen", at).flag("--peers", format!("1={at}")).start();
+    let (first, at) = empty(1);
+    let first = first.flag("--peers", format!("1={at}")).start();
     let mut client = first.client();
     let held = client.acquire(&ask("r", "a", 600_000)).token();
     let mut grown = Vec::new();

@@ -41,7 +41,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("plugins/host", &["leasehold-core"]),
     ("plugins/sdk", &[]),
     ("tests/harness", &[]),
-    ("tests/load", &["leasehold-harness"]),
+    ("tests/load", &["leasehold-client", "leasehold-harness"]),
     ("tests/next", &["leasehold", "leasehold-cli", "leasehold-core", "leasehold-node"]),
 ];
 

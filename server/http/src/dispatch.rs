@@ -284,8 +284,9 @@ pub(crate) fn refused(app: &App, mut fault: Fault, asked: &Asked<'_>) -> HttpRes
         %trace, method, path, status, ?code, "request refused"
     );
     let mut response = fault.respond(trace);
+    // Not this node itself: it has just found that it cannot say so.
     if matches!(code, Code::NoLeader | Code::OutcomeUnknown)
-        && let Some(leader) = app.onward.leader()
+        && let Some(leader) = app.onward.leader().filter(|leader| *leader != app.node.id())
     {
         answer::name_leader(&mut response, leader);
     }

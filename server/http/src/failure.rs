@@ -12,6 +12,9 @@ use leasehold_wire::{self as wire, Code, Problem, Time};
 
 /// When to come back if the reason is gone within moments.
 const SOON_MS: u64 = 1_000;
+/// When to come back during an election: they end within one or two seconds, and whoever comes
+/// back late waits for longer than the service does.
+const ELECTION_MS: u64 = 250;
 /// When to come back if somebody has to make room first.
 const LATER_MS: u64 = 5_000;
 
@@ -33,7 +36,7 @@ pub(crate) fn problem(failure: Failure) -> Problem<'static> {
         }
         Failure::WaitTimeout(timeout) => wait_timeout(&timeout),
         Failure::Gone(gone) => self::gone(gone),
-        Failure::NoLeader => soon(Code::NoLeader, "nobody leads the cluster at the moment"),
+        Failure::NoLeader => no_leader("nobody leads the cluster at the moment"),
         Failure::NotReady => soon(Code::NotReady, "the node has not applied its log yet"),
         Failure::AboveLevel { needs, level } => retry(
             LATER_MS,
@@ -137,8 +140,12 @@ fn refused(refusal: Refusal) -> Problem<'static> {
             retry(hold_ms.max(50), Problem::new(503, Code::NotReady, detail))
         }
         // The leader changed between decision and effect; what was asked did not happen.
-        Refusal::Void => soon(Code::NoLeader, "the leader changed; nothing was done"),
+        Refusal::Void => no_leader("the leader changed; nothing was done"),
     }
+}
+
+fn no_leader(detail: &'static str) -> Problem<'static> {
+    retry(ELECTION_MS, Problem::new(503, Code::NoLeader, detail))
 }
 
 fn blocked(blockers: &Blockers) -> Problem<'static> {
@@ -265,7 +272,7 @@ fn outcome_unknown(request_id: Option<&leasehold_core::RequestId>) -> Problem<'s
 
 /// For a request that only looks, and may have been looked at without its answer coming back.
 pub(crate) fn leader_silent() -> Problem<'static> {
-    soon(Code::NoLeader, "the node that leads did not answer; nothing was changed")
+    no_leader("the node that leads did not answer; nothing was changed")
 }
 
 fn soon(code: Code, detail: &'static str) -> Problem<'static> {

@@ -64,7 +64,7 @@ const HOLDER: &str =
 fn what_the_node_cannot_decide() {
     let id = RequestId::parse("r-1").expect("legal");
     let soon = "{retry_after_ms:1000}";
-    check(Failure::NoLeader, 503, Code::NoLeader, soon);
+    check(Failure::NoLeader, 503, Code::NoLeader, "{retry_after_ms:250}");
     check(Failure::NotReady, 503, Code::NotReady, soon);
     check(Failure::Overloaded, 503, Code::Overloaded, soon);
     check(Failure::ShuttingDown, 503, Code::ShuttingDown, soon);
@@ -222,7 +222,7 @@ fn a_request_that_does_not_fit() {
         (Refusal::RequestReused, 422, Code::RequestIdReused, "{field:request_id}"),
         (Refusal::NotWaiting, 404, Code::NotFound, "{}"),
         (Refusal::OnHold { hold_ms: 900 }, 503, Code::NotReady, "{retry_after_ms:900}"),
-        (Refusal::Void, 503, Code::NoLeader, "{retry_after_ms:1000}"),
+        (Refusal::Void, 503, Code::NoLeader, "{retry_after_ms:250}"),
     ];
     for (refusal, status, code, expected) in refusals {
         check(Failure::Refused(refusal), status, code, expected);

@@ -104,13 +104,10 @@ impl Node {
     }
 
     pub(crate) fn lease_status(&self, view: LeaseView) -> LeaseStatus {
-        let now = runtime::now();
-        let left = match self.inner.hub.deadline(view.id) {
-            Some(at) => runtime::ms(at.saturating_duration_since(now)),
-            None if self.is_leading() => view.ttl_ms,
-            // How much of it is over, only the leader knows.
-            None => 0,
-        };
+        // On the leader it has ended since it was seen; how much of it is over elsewhere, only the
+        // leader knows.
+        let ends = self.inner.hub.deadline(view.id);
+        let left = ends.map_or(0, |at| runtime::ms(at.saturating_duration_since(runtime::now())));
         LeaseStatus {
             id: view.id,
             client_id: view.owner.client.to_string(),

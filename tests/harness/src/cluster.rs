@@ -31,6 +31,7 @@ pub struct Nodes {
     environment: Vec<(u64, String, PathBuf)>,
     roots: BTreeMap<u64, PathBuf>,
     places: BTreeMap<u64, Place>,
+    root: Option<PathBuf>,
 }
 
 /// Where a node is, if not beside the test.
@@ -50,7 +51,15 @@ impl Nodes {
             environment: Vec::new(),
             roots: BTreeMap::new(),
             places: BTreeMap::new(),
+            root: None,
         }
+    }
+
+    /// Makes the directories of all of them inside `root`, when the disk under it matters.
+    #[must_use]
+    pub fn all_inside(mut self, root: &Path) -> Self {
+        self.root = Some(root.to_owned());
+        self
     }
 
     /// Adds a flag with its value to each of them, or gives it another value.
@@ -117,7 +126,7 @@ impl Nodes {
         let builder = flags.fold(builder, |builder, (name, value)| builder.flag(name, value));
         let ours = self.environment.iter().filter(|(node, ..)| *node == id);
         let mut builder = ours.fold(builder, |builder, (_, name, value)| builder.env(name, value));
-        if let Some(root) = self.roots.get(&id) {
+        if let Some(root) = self.roots.get(&id).or(self.root.as_ref()) {
             builder = builder.inside(root);
         }
         match self.places.get(&id) {

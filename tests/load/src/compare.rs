@@ -19,12 +19,12 @@ const WAITERS: usize = 64;
 pub(crate) async fn run(args: &Compare) -> anyhow::Result<()> {
     std::fs::create_dir_all(&args.dir)?;
     let leasehold = Server::builder(&args.leasehold_bin).inside(&args.dir).start();
-    let etcd = Peer::etcd(&args.etcd_bin, &args.dir)?;
+    let etcd = Peer::etcd(&args.etcd_bin, &args.dir, 1)?;
     let constant = Peer::constant()?;
     let targets = [
         (Target::Leasehold, leasehold.addr()),
-        (Target::Etcd, etcd.addr),
-        (Target::EtcdGrpc, etcd.addr),
+        (Target::Etcd, etcd[0].addr),
+        (Target::EtcdGrpc, etcd[0].addr),
         (Target::Constant, constant.addr),
     ];
     let time = Duration::from_secs_f64(args.seconds);
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &Compare) -> anyhow::Result<()> {
         let mut measured = Measured::new();
         for round in 0..args.rounds {
             for (target, addr) in rotated(&targets, round) {
-                let figures = drive::cycles(target, addr, connections, time).await?;
+                let figures = drive::cycles(target, &[addr], connections, time).await?;
                 measured.entry(target).or_default().push(figures);
             }
         }
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: &Compare) -> anyhow::Result<()> {
     let mut measured = Measured::new();
     for round in 0..args.rounds {
         for (target, addr) in rotated(&targets[..3], round) {
-            let figures = drive::hot(target, addr, WAITERS, time).await?;
+            let figures = drive::hot(target, &[addr], WAITERS, time).await?;
             measured.entry(target).or_default().push(figures);
         }
     }

@@ -1,4 +1,5 @@
-//! The closed loops: every connection locks, unlocks and starts over.
+//! The closed loops: every connection locks, unlocks and starts over. Connections are spread evenly
+//! over the addresses.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,24 +22,24 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// Each connection on a name of its own.
 pub(crate) async fn cycles(
     target: Target,
-    addr: SocketAddr,
+    addrs: &[SocketAddr],
     connections: usize,
     time: Duration,
 ) -> anyhow::Result<Figures> {
     let run = fresh();
-    run_loops(target, addr, connections, time, |i| format!("bench/{run}/{i}")).await
+    run_loops(target, addrs, connections, time, |i| format!("bench/{run}/{i}")).await
 }
 
 /// All connections on one name. A cycle then lasts as long as the whole line, and their number is
 /// the number of handovers.
 pub(crate) async fn hot(
     target: Target,
-    addr: SocketAddr,
+    addrs: &[SocketAddr],
     connections: usize,
     time: Duration,
 ) -> anyhow::Result<Figures> {
     let run = fresh();
-    run_loops(target, addr, connections, time, |_| format!("hot/{run}")).await
+    run_loops(target, addrs, connections, time, |_| format!("hot/{run}")).await
 }
 
 /// Names are never used twice, so that what one run leaves behind cannot stop the next.
@@ -49,14 +50,14 @@ fn fresh() -> String {
 
 async fn run_loops(
     target: Target,
-    addr: SocketAddr,
+    addrs: &[SocketAddr],
     connections: usize,
     time: Duration,
     name: impl Fn(usize) -> String,
 ) -> anyhow::Result<Figures> {
     let mut sessions = Vec::new();
     for i in 0..connections {
-        sessions.push(Session::open(target, addr, &name(i), i).await?);
+        sessions.push(Session::open(target, addrs[i % addrs.len()], &name(i), i).await?);
     }
     let leases: Vec<i64> = sessions.iter().filter_map(Session::leftover).collect();
     let from = Instant::now() + WARM_UP;
@@ -70,7 +71,7 @@ async fn run_loops(
         let done = done.context("a loop panicked")?.context("a lock was never granted");
         all.extend(done.flatten().with_context(|| format!("driving {}", target.name()))?);
     }
-    etcd::revoke(addr, &leases).await?;
+    etcd::revoke(addrs[0], &leases).await?;
     Ok(Figures::new(all, time))
 }
 

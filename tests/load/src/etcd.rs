@@ -58,6 +58,18 @@ pub(crate) async fn revoke(addr: SocketAddr, leases: &[i64]) -> anyhow::Result<(
     Ok(())
 }
 
+/// Which of the members leads, as they say themselves.
+pub(crate) async fn leader(members: &[SocketAddr]) -> anyhow::Result<SocketAddr> {
+    for &addr in members {
+        let mut connection = Connection::open(addr).await?;
+        let status = connection.post("/v3/maintenance/status", b"{}").await?;
+        if cut(status, r#""member_id":""#, b"\"")? == cut(status, r#""leader":""#, b"\"")? {
+            return Ok(addr);
+        }
+    }
+    anyhow::bail!("no member of etcd leads")
+}
+
 /// The gateway carries bytes as base64.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

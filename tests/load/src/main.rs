@@ -1,15 +1,18 @@
 //! The load generator: closed loops of lock and unlock against Leasehold, against etcd, and against
 //! the bare HTTP stack that answers a constant, so that only ratios taken on one machine in one run
-//! are reported.
+//! are reported. Beside them what clients of a cluster see of a dead leader, and of very many leases
+//! that end at once.
 
 // Its output is its purpose.
 #![allow(clippy::print_stdout)]
 
 mod compare;
+mod compare3;
 mod connection;
 mod constant;
 mod drive;
 mod etcd;
+mod failover;
 mod figures;
 mod grpc;
 mod guard;
@@ -20,6 +23,7 @@ mod proxy;
 mod reads;
 mod requirement;
 mod session;
+mod storm;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -51,6 +55,13 @@ enum Command {
     },
     /// Leasehold beside etcd and the constant server, in alternated rounds.
     Compare(Compare),
+    /// Three nodes of Leasehold beside three of etcd, and what it costs to ask one that does not
+    /// lead.
+    Compare3(compare3::Args),
+    /// How long the next lock takes after a kill -9 of the leader, through the Rust client.
+    Failover(failover::Args),
+    /// Very many leases that end at once: what is lost, and how much slower others are meanwhile.
+    Storm(storm::Args),
     /// A node that holds very many locks: restart, memory, and cycles beside an empty node.
     Million(Million),
     /// A write with a fence beside the same write without it, against PostgreSQL and Redis.
@@ -149,6 +160,7 @@ struct Proxy {
 fn main() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Constant { listen } => constant::serve(listen),
+        Command::Storm(args) => storm::run(&args),
         // One thread: the machine's other processors belong to the measured server.
         command => tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -161,17 +173,21 @@ async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Cycles(d) => {
             let time = Duration::from_secs_f64(d.seconds);
-            println!("{}", drive::cycles(d.target, d.addr, d.connections, time).await?);
+            println!("{}", drive::cycles(d.target, &[d.addr], d.connections, time).await?);
         }
         Command::Hot(d) => {
             let time = Duration::from_secs_f64(d.seconds);
-            println!("{}", drive::hot(d.target, d.addr, d.connections, time).await?);
+            println!("{}", drive::hot(d.target, &[d.addr], d.connections, time).await?);
         }
         Command::Compare(args) => compare::run(&args).await?,
         Command::Million(args) => million::run(&args).await?,
         Command::Guard(args) => guard::run(&args).await?,
         Command::Proxy(args) => proxy::run(&args).await?,
-        Command::Constant { .. } => unreachable!("it has a runtime of its own"),
+        Command::Compare3(args) => compare3::run(&args).await?,
+        Command::Failover(args) => failover::run(&args).await?,
+        Command::Constant { .. } | Command::Storm(_) => {
+            unreachable!("they need no runtime of ours")
+        }
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &Million) -> anyhow::Result<()> {
         pair.rotate_left(round % 2);
         for (server, runs) in pair {
             let time = Duration::from_secs_f64(args.seconds);
-            runs.push(drive::cycles(Target::Leasehold, server.addr(), CONNECTIONS, time).await?);
+            runs.push(drive::cycles(Target::Leasehold, &[server.addr()], CONNECTIONS, time).await?);
         }
     }
     let memory = resident_mib(full.pid())?;

@@ -20,26 +20,44 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// One etcd node with its data below `dir`, syncing as it does by default.
-    pub(crate) fn etcd(binary: &Path, dir: &Path) -> anyhow::Result<Self> {
+    /// Members of one etcd cluster with their data below `dir`, syncing as they do by default.
+    pub(crate) fn etcd(binary: &Path, dir: &Path, size: usize) -> anyhow::Result<Vec<Self>> {
+        let mut places = Vec::new();
+        for member in 1..=size {
+            places.push((format!("m{member}"), free_addr()?, free_addr()?));
+        }
+        let named = places.iter().map(|(name, _, peer)| format!("{name}=http://{peer}"));
+        let cluster = named.collect::<Vec<_>>().join(",");
+        let start = |(name, addr, peer): &(String, SocketAddr, SocketAddr)| {
+            Self::etcd_member(binary, dir, name, (*addr, *peer), &cluster)
+        };
+        let members = places.iter().map(start).collect::<anyhow::Result<Vec<_>>>()?;
+        members.iter().for_each(|member| member.ready("/health"));
+        Ok(members)
+    }
+
+    fn etcd_member(
+        binary: &Path,
+        dir: &Path,
+        name: &str,
+        (addr, peer): (SocketAddr, SocketAddr),
+        cluster: &str,
+    ) -> anyhow::Result<Self> {
         let data = TempDir::with_prefix_in("etcd-", dir)?;
-        let (addr, peer) = (free_addr()?, free_addr()?);
         let (client_url, peer_url) = (format!("http://{addr}"), format!("http://{peer}"));
         let child = Command::new(binary)
             .arg("--data-dir")
             .arg(data.path().join("data"))
-            .args(["--name", "one", "--logger", "zap", "--log-level", "error"])
+            .args(["--name", name, "--logger", "zap", "--log-level", "error"])
             .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
             .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
-            .args(["--initial-cluster", &format!("one={peer_url}")])
+            .args(["--initial-cluster", cluster])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .with_context(|| format!("start {}", binary.display()))?;
-        let peer = Self { child, addr, _data: Some(data) };
-        peer.ready("/health");
-        Ok(peer)
+        Ok(Self { child, addr, _data: Some(data) })
     }
 
     /// The constant server: this program again, in a process of its own like the others.

@@ -22,7 +22,7 @@
 //!
 //! | kind | content | how many |
 //! | --- | --- | --- |
-//! | 1 | head: cluster, revision, newest token, log entry, when, by which node and version | 1 |
+//! | 1 | head: cluster, revision, newest token, log entry, when, by which node and version, which commands it takes | 1 |
 //! | 2 | a chunk of the state, as a snapshot has it, 256 KiB at most | 1 or more |
 //! | 3 | a piece of the history: ended grants, deeds of operators, changes | 1 or more |
 //! | 4 | end: counts, the digest of the state, CRC-32 of all bytes before this frame | 1 |

@@ -249,6 +249,15 @@ async fn a_file_that_is_not_as_it_was_written_is_refused() {
     let error = check(sealed(&later).as_slice()).expect_err("of a later release");
     assert!(error.to_string().contains("start a newer release"), "{error}");
     assert!(matches!(check(&b"something else entirely"[..]), Err(BackupError::NoBackup)));
+    let mut frames = frames(&bytes);
+    let mut head = crate::codec::decode_backup_head(&frames[0].1).expect("the head is first");
+    head.level = 7;
+    frames[0].1.clear();
+    crate::codec::encode_backup_head(&head, &mut frames[0].1);
+    // What stands behind it may be in a form that nobody here can read.
+    frames[1].1.truncate(9);
+    let error = check(sealed(&frames).as_slice()).expect_err("a later release");
+    assert!(matches!(error, BackupError::Outdated { needs: 7, knows: 1 }), "{error}");
 
     let dir = home.path().join("second");
     fs::write(&file, &bytes[..bytes.len() - 1]).expect("writable");
@@ -391,6 +400,19 @@ async fn one_node_that_is_left_begins_a_cluster_of_its_own() {
     let token = take(&node, "busy/1", 60_000).await.expect("nobody holds it");
     assert!(token > newest + JUMP);
     stop(node).await;
+
+    let newer = home.path().join("newer");
+    let mut config = NodeConfig { reserve_bytes: 0, ..NodeConfig::new(1, newer.clone()) };
+    config.commands = 2;
+    let metrics = Metrics::new(&prometheus::Registry::new()).expect("a fresh registry");
+    let node = Node::start(config, metrics).await.expect("it starts");
+    while node.propose_version(2).await.is_err() {
+        crate::runtime::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    stop(node).await;
+    let refused = recover(&RecoverSettings { dir: newer, floor: auto, hold_ms: None });
+    let refused = refused.expect_err("a later release wrote it").to_string();
+    assert!(refused.contains("Start a newer release"), "{refused}");
 
     let empty = home.path().join("empty");
     fs::create_dir(&empty).expect("a directory");

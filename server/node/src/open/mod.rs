@@ -231,10 +231,7 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
             asked: setup.node,
         });
     }
-    let outdated = |file, needs| OpenError::Outdated {
-        path: path(file),
-        outdated: Outdated { needs, knows: setup.commands },
-    };
+    let outdated = |file, needs| outdated(path(file), needs, setup.commands);
     if found.needs > setup.commands {
         return Err(outdated(log::FILE, found.needs));
     }
@@ -269,6 +266,10 @@ pub(crate) fn open(setup: Setup) -> Result<Opened, OpenError> {
         setup.fatal.clone(),
     );
     Ok(Opened { incarnation, log, machine, shared, history, _hold: hold })
+}
+
+pub(crate) fn outdated(path: PathBuf, needs: u16, knows: u16) -> OpenError {
+    OpenError::Outdated { path, outdated: Outdated { needs, knows } }
 }
 
 /// A snapshot is valid only after the history was durable up to it, and the log before it may be

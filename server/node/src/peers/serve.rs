@@ -1,15 +1,15 @@
 //! Answering one peer: questions are handed to Raft in the order in which they come.
 
-use super::Frames;
 use super::identity::{Admission, Caller};
 use super::listener::Host;
 use super::snapshot::Arriving;
+use super::{Frames, HANDSHAKE_WITHIN};
 use crate::codec::{self, Ask, DecodeError, SnapshotAsk, StatusAsk, Told};
 use crate::history::History;
 use crate::runtime;
 use crate::state::StateMachine;
 use crate::types::{AppendAsk, AppendTold, LogId, Snapshot, TypeConfig, Vote};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream::BoxStream;
 use futures_util::{SinkExt as _, StreamExt as _, stream};
 use openraft::async_runtime::WatchReceiver as _;
@@ -39,12 +39,15 @@ pub(super) async fn serve(mut frames: Frames, host: Host, caller: Caller) -> io:
         let told = tokio::select! {
             biased;
             told = next_appended(&mut serving.appends) => serving.appended(told),
-            frame = frames.next() => match frame {
+            frame = next_frame(&serving.host, &serving.caller, &mut frames) => match frame {
                 None => return Ok(()),
                 Some(frame) => {
                     let us = &serving.host.us;
                     let ask = codec::decode_ask(&frame?, us.knows());
-                    if let Err(DecodeError::Commands { needs, .. }) = ask {
+                    // A stranger is not believed.
+                    if let Err(DecodeError::Commands { needs, .. }) = ask
+                        && us.admits(&serving.caller) != Admission::Nothing
+                    {
                         us.meet(needs);
                     }
                     let ask = ask.map_err(io::Error::other)?;
@@ -66,6 +69,18 @@ pub(super) async fn serve(mut frames: Frames, host: Host, caller: Caller) -> io:
     }
 }
 
+/// Somebody with whom this node has nothing to do has to ask soon: it takes up a place.
+async fn next_frame(
+    host: &Host,
+    caller: &Caller,
+    frames: &mut Frames,
+) -> Option<io::Result<BytesMut>> {
+    if host.us.admits(caller) != Admission::Nothing {
+        return frames.next().await;
+    }
+    runtime::timeout_at(runtime::now() + HANDSHAKE_WITHIN, frames.next()).await.flatten()
+}
+
 /// The answer to the oldest append; never, if there is none.
 async fn next_appended(
     appends: &mut Option<(mpsc::Sender<AppendAsk>, Appended)>,
@@ -80,7 +95,9 @@ impl Serving {
     /// Looked at for every question: the caller may have become a member, or be none any more.
     fn refuses(&self, ask: &Ask) -> Option<&'static str> {
         match (self.host.us.admits(&self.caller), ask) {
-            (Admission::Everything, _) => None,
+            // Who was removed learns of it from the answer, and may have applied too little to
+            // name its cluster.
+            (Admission::Everything, _) | (_, Ask::Status(_)) => None,
             (_, Ask::Session | Ask::ReadIndex) => Some("only members of the cluster may ask that"),
             (Admission::Raft, _) => None,
             (Admission::Nothing, _) => Some("the caller is no member of the cluster"),
@@ -177,11 +194,14 @@ impl Serving {
 }
 
 impl Host {
-    /// Only the word of the leader that this node follows counts, and that at its receipt: the
-    /// answer may have to wait for the disk.
+    /// Only the word of a leader that this node follows counts, or will follow once it has taken
+    /// this in; and that at its receipt, as the answer may have to wait for the disk.
     fn heard(&self, ask: &AppendAsk) {
         let leader = ask.vote.leader_id;
-        if self.raft.server_metrics().borrow_watched().vote.leader_id == leader {
+        let ours = self.raft.server_metrics().borrow_watched().vote;
+        let later = leader.term > ours.leader_id.term;
+        let elected = leader.term == ours.leader_id.term && !ours.committed;
+        if leader == ours.leader_id || later || elected {
             let committed = ask.leader_commit.map_or(0, |id| id.index);
             let applied = self.shared.applied().map_or(0, |id| id.index);
             self.contact.heard(runtime::now(), leader, committed, applied);

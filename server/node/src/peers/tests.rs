@@ -1,10 +1,10 @@
 //! Three nodes in one process, over real connections.
 
-use super::{Line, LineError};
+use super::{Line, LineError, framed};
 use crate::administer::Operator;
 use crate::answer::Call;
 use crate::change::{Change, ChangeKind};
-use crate::codec;
+use crate::codec::{self, Welcome};
 use crate::config::{NodeConfig, PeerConfig};
 use crate::history::{Filter, History, Next};
 use crate::metrics::Metrics;
@@ -13,7 +13,8 @@ use crate::node::{Node, StartError};
 use crate::runtime;
 use crate::types::{CommittedLeader, LeaderId, LogId, Vote, VoteAsk};
 use crate::watch::{WatchFilter, Watched};
-use futures_util::FutureExt as _;
+use bytes::Bytes;
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use leasehold_core::{Principal, ResourceName, Token, command};
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 
 mod golden;
 mod versions;
@@ -408,6 +410,22 @@ async fn a_stranger_is_greeted_and_may_ask_for_nothing() {
     }
     assert_eq!(term(node), before);
     token(node, "r/1").await;
+    stranger.shutdown().await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_that_asks_nothing_keeps_no_place() {
+    let mut cluster = Cluster::of(1).await;
+    let stranger = open(&cluster.newcomer()).await;
+    let connected = TcpStream::connect(&cluster.founders[&1]).await.expect("it listens");
+    let mut frames = framed(connected).expect("tuned");
+    let hello = codec::encode_hello(&stranger.inner.identity.hello(1));
+    frames.send(Bytes::from(hello)).await.expect("it is there");
+    let heard = frames.next().await.expect("it is greeted").expect("a frame");
+    assert!(matches!(codec::decode_welcome(&heard), Ok(Welcome::Protocol { .. })));
+    let closed = runtime::timeout_at(runtime::now() + Duration::from_secs(120), frames.next());
+    assert!(matches!(closed.await, Some(None)), "the connection is closed");
     stranger.shutdown().await;
     cluster.shutdown().await;
 }
