@@ -89,12 +89,8 @@ impl Client {
             Ok(opened) => opened,
             Err(_) => Err(Failure::Silent(format!("no answer within {attempt:?}"))),
         };
-        match &opened {
-            Ok(_) => self.inner.servers.served(turn),
-            Err(failure) => {
-                let fault = failure.of_the_server().unwrap_or(Fault::Unable);
-                self.inner.servers.move_on(turn, fault);
-            }
+        if let Err(failure) = &opened {
+            self.inner.servers.move_on(turn, failure.of_the_server().unwrap_or(Fault::Unable));
         }
         opened
     }
