@@ -12,7 +12,7 @@ use crate::server;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Every command that talks to the service, as far as its help needs it.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "exec",
     "acquire",
     "renew",

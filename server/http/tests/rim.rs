@@ -5,6 +5,7 @@ use leasehold_http::{Server, Settings, start};
 use leasehold_node::{Metrics, Node, NodeConfig};
 use prometheus::Registry;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -33,7 +34,8 @@ async fn rim_with(change: impl FnOnce(&mut Settings)) -> Rim {
         ..Settings::default()
     };
     change(&mut settings);
-    let server = start(settings, node.clone(), registry, Vec::new()).expect("a free port");
+    let server =
+        start(settings, node.clone(), registry, Arc::new(|_| Vec::new())).expect("a free port");
     let address = server.addresses()[0];
     let rim = Rim { server, node, address, _files: files };
     let mut ready = rim.connect().await;
@@ -345,7 +347,8 @@ async fn health_can_have_an_address_of_its_own() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let settings =
         Settings { listen: vec![any, any], ops_listen: Some(any), ..Settings::default() };
-    let server = start(settings, node.clone(), registry, Vec::new()).expect("free ports");
+    let server =
+        start(settings, node.clone(), registry, Arc::new(|_| Vec::new())).expect("free ports");
     let ops = server.ops_address().expect("asked for");
     assert_eq!(connect(ops).await.exchange(&get("/livez")).await.status, 200);
     connect(ops).await.exchange(&get("/v1/locks")).await.is_problem(404, "not_found");

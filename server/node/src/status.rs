@@ -192,12 +192,12 @@ impl Reporter {
     }
 }
 
-/// What one member answered, and how long that took.
+/// What one member answered, and how far its wall clock was ahead then, in milliseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Answered {
     pub(crate) member: Member,
     pub(crate) voter: bool,
-    pub(crate) told: Result<(Report, Duration), String>,
+    pub(crate) told: Result<(Report, i64), String>,
 }
 
 /// One round: all members but this node.
@@ -259,15 +259,25 @@ impl Survey {
     }
 }
 
-async fn ask_one(line: &mut Line, ask: Vec<u8>) -> Result<(Report, Duration), String> {
+async fn ask_one(line: &mut Line, ask: Vec<u8>) -> Result<(Report, i64), String> {
     let began = runtime::now();
     let call = line.call(ask, ANSWERED_WITHIN);
     match runtime::timeout_at(began + ANSWERED_WITHIN, call).await {
         None => Err(format!("no answer within {} ms", ANSWERED_WITHIN.as_millis())),
-        Some(Ok(Told::Status(report))) => Ok((*report, runtime::since(began))),
+        Some(Ok(Told::Status(report))) => {
+            let ahead = clock_ahead_ms(report.status.wall_clock_ms, runtime::since(began));
+            Ok((*report, ahead))
+        }
         Some(Ok(_)) => Err("it answered another question".to_owned()),
         Some(Err(cause)) => Err(cause.with_causes()),
     }
+}
+
+/// How far a clock is ahead that was read half of the question's time ago.
+fn clock_ahead_ms(theirs: u64, took: Duration) -> i64 {
+    let theirs = i128::from(theirs) + took.as_millis() as i128 / 2;
+    let ahead = theirs - i128::from(runtime::wall_clock_ms());
+    i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX })
 }
 
 impl Node {
@@ -303,13 +313,9 @@ impl Node {
 fn other(id: u64, answered: &Answered) -> NodeView {
     let Answered { member, voter, told } = answered;
     match told {
-        Ok((report, took)) => {
-            let status = report.status.clone();
-            let ours = i128::from(runtime::wall_clock_ms());
-            // What it read lies half of the question's time back.
-            let theirs = i128::from(status.wall_clock_ms) + took.as_millis() as i128 / 2;
-            let ahead = i64::try_from(theirs - ours).ok();
-            NodeView { clock_ahead_ms: ahead, ..view(id, member, *voter, status) }
+        Ok((report, ahead)) => {
+            let seen = view(id, member, *voter, report.status.clone());
+            NodeView { clock_ahead_ms: Some(*ahead), ..seen }
         }
         Err(why) => NodeView {
             id,

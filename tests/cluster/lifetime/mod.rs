@@ -89,7 +89,7 @@ impl Scene {
     fn post(&self, body: &Value) -> Option<Answer> {
         while !self.is_over() {
             let addresses = self.addresses.lock().expect("nobody panics with it").clone();
-            let mut roaming = Roaming::new(addresses.into_values().collect());
+            let mut roaming = Roaming::new(addresses.into_values().collect::<Vec<_>>());
             // After a moment those who run are at other addresses.
             let answer = roaming.post("/v1/acquire-lock", body, Duration::from_secs(1));
             if let Some(answer) = answer {

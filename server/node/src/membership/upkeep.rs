@@ -73,9 +73,10 @@ impl Upkeep {
     /// What the others say.
     async fn ask(&mut self) {
         let round = self.node.inner.survey.round().await;
+        let own = self.own();
         for (id, answered) in round.iter() {
             if let Ok((report, _)) = &answered.told
-                && self.is_removed_by(report)
+                && own.is_removed_by(report)
             {
                 self.removed(Some(*id));
             }
@@ -96,20 +97,15 @@ impl Upkeep {
         self.asked = round.keys().copied().collect();
     }
 
-    /// Whether a member knows for certain that this node is none any more.
-    fn is_removed_by(&self, report: &Report) -> bool {
+    fn own(&self) -> Own {
         let inner = &self.node.inner;
-        let ours = inner.identity.member().incarnation;
-        if report.members.at.is_none() || report.members.has(inner.id, ours) {
-            return false;
-        }
         let server = inner.raft.server_metrics().borrow_watched().clone();
-        let known = Members::of(&server.membership_config);
-        // A node that is just catching up does not know its own entry yet, and neither may those
-        // that follow; whoever leads does.
-        let leads = report.status.state == RaftState::Leader
-            && report.status.term >= server.vote.leader_id.term;
-        leads || (known.has(inner.id, ours) && report.members.at > known.at)
+        Own {
+            id: inner.id,
+            life: inner.identity.member().incarnation,
+            term: server.vote.leader_id.term,
+            known: Members::of(&server.membership_config),
+        }
     }
 
     fn removed(&self, by: Option<u64>) {
@@ -157,5 +153,82 @@ impl Upkeep {
             !taken && nodes.get(id).is_some_and(is_new)
         });
         told
+    }
+}
+
+/// What a node knows of its own membership.
+struct Own {
+    id: u64,
+    life: u128,
+    /// The newest one that it knows.
+    term: u64,
+    /// The newest members in its log.
+    known: Members,
+}
+
+impl Own {
+    /// Whether a member knows for certain that this node is none any more.
+    ///
+    /// A node that is just catching up does not find itself in its log yet, and neither may those
+    /// that follow; whoever leads in its term or a later one does. Otherwise only an entry counts
+    /// that is newer than one with this node in it.
+    fn is_removed_by(&self, report: &Report) -> bool {
+        let theirs = &report.members;
+        if theirs.at.is_none() || theirs.has(self.id, self.life) {
+            return false;
+        }
+        let leads = report.status.state == RaftState::Leader && report.status.term >= self.term;
+        leads || (self.known.has(self.id, self.life) && theirs.at > self.known.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::samples;
+
+    const LIFE: u128 = 4 << 100;
+
+    fn members(index: u64, ids: &[u64]) -> Members {
+        let lives = ids.iter().map(|id| (*id, u128::from(*id) << 100)).collect();
+        Members { at: Some(samples::log_id(9, index)), lives }
+    }
+
+    /// Node 4, with these members in its log.
+    fn own(known: Members) -> Own {
+        Own { id: 4, life: LIFE, term: 9, known }
+    }
+
+    fn report(state: RaftState, term: u64, members: Members) -> Report {
+        let mut report = samples::report();
+        (report.status.state, report.status.term, report.members) = (state, term, members);
+        report
+    }
+
+    #[test]
+    fn a_newer_entry_without_the_node_removes_it_and_an_older_one_does_not() {
+        let own = own(members(20, &[1, 2, 3, 4]));
+        let follower = |members| report(RaftState::Follower, 9, members);
+        assert!(own.is_removed_by(&follower(members(30, &[1, 2, 3]))));
+        assert!(!own.is_removed_by(&follower(members(10, &[1, 2, 3]))), "it lags behind");
+        assert!(!own.is_removed_by(&follower(members(30, &[1, 2, 4]))));
+        assert!(!own.is_removed_by(&follower(Members::default())), "a change is on its way");
+    }
+
+    #[test]
+    fn a_learner_that_catches_up_believes_no_follower_and_no_leader_of_the_past() {
+        let own = own(members(1, &[1, 2, 3]));
+        let without = || members(10, &[1, 2, 3]);
+        assert!(!own.is_removed_by(&report(RaftState::Follower, 9, without())));
+        assert!(!own.is_removed_by(&report(RaftState::Leader, 8, without())));
+        assert!(own.is_removed_by(&report(RaftState::Leader, 9, without())));
+    }
+
+    #[test]
+    fn another_life_of_the_node_is_not_the_node() {
+        let mut replaced = members(30, &[1, 2, 3, 4]);
+        replaced.lives.insert(4, LIFE + 1);
+        let own = own(members(20, &[1, 2, 3, 4]));
+        assert!(own.is_removed_by(&report(RaftState::Follower, 9, replaced)));
     }
 }
