@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 /// The TTL of every lease that is looked at.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
-/// The upper bound of an election time-out, as clusters have it by default.
-pub(crate) const ELECTION: Duration = Duration::from_millis(800);
+/// The longest that an election takes, as clusters have it by default: nobody votes before the last
+/// leader has been silent for the upper bound of an election time-out, and nobody stands for it
+/// before a time-out of its own.
+pub(crate) const ELECTION: Duration = Duration::from_millis(2 * 800);
 /// What a busy machine may take to do, and to show, what is due.
 const SLACK: Duration = Duration::from_secs(3);
 /// From this length on an outage leaves clients a third of a TTL to renew.
