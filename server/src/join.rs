@@ -6,7 +6,7 @@
 use crate::settings::Settings;
 use leasehold_client::{Client, Error};
 use leasehold_node::Node;
-use serde::Serialize;
+use leasehold_wire::AddNode;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -15,19 +15,16 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 /// How long one cluster may take: it greets this node, and waits for a quorum.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What is asked for.
-#[derive(Serialize)]
-struct Add<'a> {
-    id: u64,
-    peer_addr: &'a str,
-}
-
 /// Asks for as long as the node is empty. The caller drops it once the node has its place.
 pub(crate) async fn ask(settings: &Settings, node: &Node) -> Infallible {
     let Some(peers) = settings.node.peers.as_ref().filter(|_| !settings.join.is_empty()) else {
         return std::future::pending().await;
     };
-    let add = Add { id: settings.node.id, peer_addr: &peers.advertise };
+    let add = AddNode {
+        id: settings.node.id,
+        peer_addr: peers.advertise.as_str().into(),
+        reason: Some("the node asked for it".into()),
+    };
     let (mut pause, longest) = PAUSES;
     let mut said = String::new();
     while node.is_empty() {
@@ -44,7 +41,7 @@ pub(crate) async fn ask(settings: &Settings, node: &Node) -> Infallible {
     std::future::pending().await
 }
 
-async fn ask_once(servers: &[String], add: &Add<'_>) -> Result<(), Error> {
+async fn ask_once(servers: &[String], add: &AddNode<'_>) -> Result<(), Error> {
     let client = Client::builder().servers(servers).budget(ASKED_WITHIN).build()?;
-    client.post::<serde_json::Value, _>("/v1/cluster/add", add).await.map(drop)
+    client.add_node(add).await.map(drop)
 }
