@@ -7,7 +7,6 @@ use crate::settings::Settings;
 use leasehold_client::{Client, Error};
 use leasehold_node::Node;
 use leasehold_wire::AddNode;
-use std::convert::Infallible;
 use std::time::Duration;
 
 /// The first pause between two rounds; each is twice the one before, up to the second.
@@ -15,8 +14,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 /// How long one cluster may take: it greets this node, and waits for a quorum.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Asks for as long as the node is empty. The caller drops it once the node has its place.
-pub(crate) async fn ask(settings: &Settings, node: &Node) -> Infallible {
+/// Refusals that no second attempt changes.
+const FOR_GOOD: [&str; 2] = ["id_taken", "id_retired"];
+
+/// Asks for as long as the node is empty, and returns only if it is refused for good. The caller
+/// drops it once the node has its place.
+pub(crate) async fn ask(settings: &Settings, node: &Node) -> Error {
     let Some(peers) = settings.node.peers.as_ref().filter(|_| !settings.join.is_empty()) else {
         return std::future::pending().await;
     };
@@ -29,6 +32,10 @@ pub(crate) async fn ask(settings: &Settings, node: &Node) -> Infallible {
     let mut said = String::new();
     while node.is_empty() {
         if let Err(cause) = ask_once(&settings.join, &add).await {
+            let reason = cause.problem().and_then(|problem| problem.reason.as_deref());
+            if reason.is_some_and(|reason| FOR_GOOD.contains(&reason)) {
+                return cause;
+            }
             let why = cause.to_string();
             if why != said {
                 tracing::warn!(%why, "no cluster has taken this node in yet: asking again");

@@ -91,6 +91,7 @@ async fn serve(settings: Settings, raw: &Raw, started: fn(Node)) -> ExitCode {
     let code = match end {
         End::Asked => ExitCode::SUCCESS,
         End::NoPlace(error) => failed(&error),
+        End::NotTakenIn(error) => failed(&error),
         End::Removed(removed) => {
             complain(&removed.to_string());
             ExitCode::from(exit::REMOVED)
@@ -135,6 +136,8 @@ enum End {
     Asked,
     /// It did not get a place in a cluster.
     NoPlace(StartError),
+    /// The cluster will never take it in under its id.
+    NotTakenIn(leasehold_client::Error),
     /// It has lost it.
     Removed(Removed),
     /// The cluster takes a newer release.
@@ -169,7 +172,7 @@ fn listen(
 async fn take_part(settings: &Settings, node: &Node, started: fn(Node)) -> End {
     let taken = tokio::select! {
         taken = node.take_part(&settings.node) => taken,
-        never = join::ask(settings, node) => match never {},
+        refused = join::ask(settings, node) => return End::NotTakenIn(refused),
     };
     match taken {
         Ok(()) => {

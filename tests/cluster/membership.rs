@@ -165,6 +165,21 @@ fn a_removed_follower_says_so_and_stops() {
     assert_eq!(role(&mut client, 4), None);
     assert_says_removed(new);
     assert_eq!(cluster.leader(), leader, "nobody was disturbed");
+
+    // An id is used once. What was refused is no removal.
+    change(&mut client, "remove", &json!({ "id": 5 })).problem(404, "not_found");
+    let (again, address) = empty(4);
+    let again = again.begin();
+    let asked = json!({ "id": 4, "peer_addr": address });
+    let refused = change(&mut client, "add", &asked).problem(409, "conflict");
+    assert_eq!(refused["reason"], "id_retired", "{refused}");
+    drop(again);
+    let url = format!("http://{}", cluster.node(leader).addr());
+    let (again, _) = empty(4);
+    let refused = again.flag("--join", url).refused();
+    assert_eq!(refused.status.code(), Some(70), "{refused:?}");
+    assert!(refused.output.contains("used once"), "{refused:?}");
+    joining(5, cluster.node(leader));
 }
 
 #[test]

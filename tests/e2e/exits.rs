@@ -132,10 +132,10 @@ fn a_log_that_cannot_be_written_stops_nobody() {
         .stderr(full)
         .spawn()
         .expect("the binary is there");
-    let mut said = String::new();
     let output = server.stdout.take().expect("it is piped");
-    BufReader::new(output).read_line(&mut said).expect("it says where it listens");
-    let address = said.trim().rsplit_once("http://").expect("an address").1;
+    let lines = BufReader::new(output).lines().map(|line| line.expect("text"));
+    let said: Vec<String> = lines.take_while(|line| !line.ends_with("is ready")).collect();
+    let address = said[0].rsplit_once("http://").expect("an address").1;
     let address = address.parse().expect("an address");
     let mut client = leasehold_harness::Client::new(address);
     client.acquire(&leasehold_harness::ask("r", "a", 60_000)).token();

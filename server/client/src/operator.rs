@@ -1,8 +1,7 @@
 //! The calls of operators, against what is not their own.
 //!
-//! None of them but those that add and promote a node is repeated once it may have been done: a
-//! repeat would be refused for what the first attempt did, and would stand in the audit a second
-//! time. [`Error::OutcomeUnknown`] says so, and a look at the lock, the domain or the cluster says
+//! None of them is repeated once it may have been done: a repeat would be refused for what the first
+//! attempt did or still does, and would stand in the audit a second time. [`Error::OutcomeUnknown`] says so, and a look at the lock, the domain or the cluster says
 //! what came of it.
 
 use crate::answer::Answer;
@@ -16,6 +15,8 @@ use crate::wire::{
     LeadershipTransferred, NodeChanged, SetDomain, TransferLeadership,
 };
 use hyper::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 impl Client {
     /// Ends a grant against its holder's will, if it still is the one with this token.
@@ -40,12 +41,23 @@ impl Client {
     }
 
     /// Makes the empty node at this address a learner. One that is a member already stays what it
-    /// is, so this may be repeated.
+    /// is.
     ///
     /// # Errors
     /// [`Error::Problem`] with `conflict` says what stands in the way, its `reason` in one word.
     pub async fn add_node(&self, asked: &AddNode<'_>) -> Result<Answer<NodeChanged>, Error> {
-        self.post("/v1/cluster/add", asked).await
+        self.change_cluster("add", asked).await
+    }
+
+    /// A change of members waits for those that do not answer, so no server is left early for
+    /// another one, where it would meet itself.
+    async fn change_cluster<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        asked: &impl Serialize,
+    ) -> Result<Answer<T>, Error> {
+        let target = format!("/v1/cluster/{what}");
+        self.run(Call::new(Method::POST, target, Repeat::IfNothingWasDone).json(asked)?).await
     }
 
     /// Gives a learner that has caught up a vote. A voter stays one.
@@ -53,7 +65,7 @@ impl Client {
     /// # Errors
     /// As of [`Client::add_node`]; with the reason `behind` it may be asked for again.
     pub async fn promote_node(&self, asked: &ChangeNode<'_>) -> Result<Answer<NodeChanged>, Error> {
-        self.post("/v1/cluster/promote", asked).await
+        self.change_cluster("promote", asked).await
     }
 
     /// Removes a node, reachable or not.
@@ -62,8 +74,7 @@ impl Client {
     /// As of [`Client::add_node`], and with `not_found` if it is no member;
     /// [`Error::OutcomeUnknown`] if the answer was lost.
     pub async fn remove_node(&self, asked: &ChangeNode<'_>) -> Result<Answer<NodeChanged>, Error> {
-        let target = "/v1/cluster/remove".to_owned();
-        self.run(Call::new(Method::POST, target, Repeat::IfNothingWasDone).json(asked)?).await
+        self.change_cluster("remove", asked).await
     }
 
     /// Has another voter lead, or the one that has caught up furthest.
@@ -75,8 +86,7 @@ impl Client {
         &self,
         asked: &TransferLeadership<'_>,
     ) -> Result<Answer<LeadershipTransferred>, Error> {
-        let target = "/v1/cluster/transfer".to_owned();
-        self.run(Call::new(Method::POST, target, Repeat::IfNothingWasDone).json(asked)?).await
+        self.change_cluster("transfer", asked).await
     }
 
     /// The domains that have settings.

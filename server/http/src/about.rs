@@ -43,6 +43,7 @@ pub(crate) async fn attention(ask: Ask) -> Answered {
         leader: ask.node().leader().is_some(),
         storage_full: stats.storage_full,
         hold_ms: stats.hold_ms,
+        unreachable: ask.node().members_unreachable(),
         panics: ask.app.metrics.panics.get(),
         usage: &usage,
     };

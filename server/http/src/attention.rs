@@ -9,6 +9,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) leader: bool,
     pub(crate) storage_full: bool,
     pub(crate) hold_ms: u64,
+    /// Other members that do not answer.
+    pub(crate) unreachable: u64,
     pub(crate) panics: u64,
     pub(crate) usage: &'a [Usage],
 }
@@ -21,11 +23,10 @@ const ROLLING: &[&str] = &["history_max", "remembered_max"];
 
 /// The worst first.
 pub(crate) fn concerns(seen: &Seen<'_>) -> Vec<Concern<'static>> {
-    let mut concerns: Vec<_> = [no_leader(seen), storage_full(seen), on_hold(seen), panicked(seen)]
-        .into_iter()
-        .flatten()
-        .chain(seen.usage.iter().filter_map(near))
-        .collect();
+    let one_each =
+        [no_leader(seen), storage_full(seen), on_hold(seen), unreachable(seen), panicked(seen)];
+    let mut concerns: Vec<_> =
+        one_each.into_iter().flatten().chain(seen.usage.iter().filter_map(near)).collect();
     concerns.sort_by(|a, b| (a.severity, &a.code).cmp(&(b.severity, &b.code)));
     concerns
 }
@@ -62,6 +63,23 @@ fn on_hold(seen: &Seen<'_>) -> Option<Concern<'static>> {
                   believe in a lock from before. It ends by itself."
             .into(),
         value: seen.hold_ms,
+        threshold: 0,
+    })
+}
+
+fn unreachable(seen: &Seen<'_>) -> Option<Concern<'static>> {
+    let one = seen.unreachable == 1;
+    (seen.unreachable > 0).then(|| Concern {
+        severity: Severity::Warning,
+        code: "members_unreachable".into(),
+        message: format!(
+            "{} other member{} not answer this node: `leasehold cluster status` says which, and how \
+             many more may fail.",
+            seen.unreachable,
+            if one { " does" } else { "s do" }
+        )
+        .into(),
+        value: seen.unreachable,
         threshold: 0,
     })
 }
@@ -106,18 +124,32 @@ mod tests {
         concerns(seen).into_iter().map(|one| (one.severity, one.code.into_owned())).collect()
     }
 
-    const WELL: Seen<'_> =
-        Seen { leader: true, storage_full: false, hold_ms: 0, panics: 0, usage: &[] };
+    const WELL: Seen<'_> = Seen {
+        leader: true,
+        storage_full: false,
+        hold_ms: 0,
+        unreachable: 0,
+        panics: 0,
+        usage: &[],
+    };
 
     #[test]
     fn all_is_well_until_something_is_not() {
         assert_eq!(codes(&WELL), []);
         assert_eq!(
-            codes(&Seen { leader: false, storage_full: true, hold_ms: 9, panics: 2, usage: &[] }),
+            codes(&Seen {
+                leader: false,
+                storage_full: true,
+                hold_ms: 9,
+                unreachable: 1,
+                panics: 2,
+                usage: &[],
+            }),
             [
                 (Severity::Critical, "no_leader".to_owned()),
                 (Severity::Critical, "storage_full".to_owned()),
                 (Severity::Warning, "handler_panicked".to_owned()),
+                (Severity::Warning, "members_unreachable".to_owned()),
                 (Severity::Warning, "on_hold".to_owned()),
             ]
         );

@@ -29,7 +29,9 @@ pub(crate) async fn add(ask: Ask) -> Answered {
     let address = from_wire::peer_addr(&shape.peer_addr)?;
     let adding = ask.node().add_learner(node, address);
     change(&ask, shape.reason.as_deref(), ClusterChange::Add { node }, adding).await?;
-    Ok(changed(node, NodeStanding::Learner))
+    // One that is a member already stays what it is.
+    let voter = ask.node().is_voter(node);
+    Ok(changed(node, if voter { NodeStanding::Voter } else { NodeStanding::Learner }))
 }
 
 /// `POST /v1/cluster/promote`

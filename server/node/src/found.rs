@@ -194,6 +194,11 @@ impl Node {
         let silent = voters().filter(|id| round.get(id).is_some_and(|one| one.told.is_err()));
         let silent: Vec<u64> = silent.collect();
         let count = voters().count();
+        if count > 1 && self.inner.identity.member().peer.is_empty() {
+            return "its cluster, which cannot reach it: it was started without `--peer-listen`, and \
+                    once had peers"
+                .to_owned();
+        }
         if count - silent.len() > count / 2 {
             return "a leader and its log".to_owned();
         }

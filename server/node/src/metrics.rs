@@ -246,6 +246,10 @@ impl Metrics {
         self.unreachable.set(silent as i64);
     }
 
+    pub(crate) fn members_unreachable(&self) -> u64 {
+        u64::try_from(self.unreachable.get()).unwrap_or(0)
+    }
+
     /// A node that is no member any more leaves no series behind.
     pub(crate) fn forget_member(&self, id: u64) {
         // It may have none: then there is nothing to forget.

@@ -263,9 +263,12 @@ impl Node {
             last_token = table.last_token().0,
             "the state is complete"
         );
-        if **table.limits() != config.limits {
+        let in_force = Limits::clone(table.limits());
+        // The cluster raises it by itself when it grows.
+        let ttl_min_ms = in_force.ttl_min_ms;
+        if in_force != (Limits { ttl_min_ms, ..config.limits.clone() }) {
             tracing::warn!(
-                in_force = ?table.limits(),
+                ?in_force,
                 "limits in the settings differ from those of the cluster, which count"
             );
         }

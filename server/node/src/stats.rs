@@ -64,7 +64,7 @@ impl Node {
             oldest_change,
             usage,
             storage_full,
-            hold_ms,
+            hold_ms: self.inner.hub.hold_left_ms().unwrap_or(hold_ms),
         })
     }
 }

@@ -66,6 +66,14 @@ pub enum TransferError {
         /// How long it had, in milliseconds.
         within_ms: u64,
     },
+    /// Somebody else was faster.
+    #[error("node {leader} leads now, and not node {id}")]
+    Another {
+        /// Who was to lead.
+        id: u64,
+        /// Who does.
+        leader: u64,
+    },
     /// Raft has stopped.
     #[error("the node is stopping")]
     Stopping,
@@ -86,8 +94,8 @@ impl Node {
     /// leads then.
     ///
     /// # Errors
-    /// [`TransferError`] says why it could not begin; only after [`TransferError::NotDone`] this
-    /// node does not lead any more.
+    /// [`TransferError`] says why it could not begin; only after [`TransferError::NotDone`] and
+    /// [`TransferError::Another`] this node does not lead any more.
     pub async fn transfer(&self, to: Option<u64>) -> Result<u64, TransferError> {
         let inner = &self.inner;
         let leader = *inner.leading.borrow();
@@ -95,7 +103,11 @@ impl Node {
         if to == Some(inner.id) {
             return Ok(inner.id);
         }
-        self.transfer_to(self.heir(to)?, leader).await
+        let leads = self.transfer_to(self.heir(to)?, leader).await?;
+        match to {
+            Some(id) if id != leads => Err(TransferError::Another { id, leader: leads }),
+            _ => Ok(leads),
+        }
     }
 
     /// To one that can, from the leadership of the present term.

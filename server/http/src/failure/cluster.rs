@@ -35,6 +35,7 @@ pub(crate) fn membership(error: &MembershipError) -> Problem<'static> {
         E::OtherNode { .. } => with_field("id", conflict("other_node")),
         E::Unwelcome { .. } => conflict("unwelcome"),
         E::NotEmpty { .. } => conflict("not_empty"),
+        E::IdRetired { .. } => with_field("id", conflict("id_retired")),
         E::IdTaken { .. } => with_field("id", conflict("id_taken")),
         E::AddressTaken { .. } => with_field("peer_addr", conflict("address_taken")),
         E::Advertises { .. } => with_field("peer_addr", conflict("advertises")),
@@ -65,6 +66,7 @@ pub(crate) fn transfer(error: &TransferError) -> Problem<'static> {
         E::Nobody => conflict("nobody"),
         E::UnderWay => retry(CHANGED_MS, conflict("in_progress")),
         E::NotDone { .. } => retry(CHANGED_MS, conflict("not_done")),
+        E::Another { .. } => with_field("to", conflict("another_leads")),
     }
 }
 
@@ -98,6 +100,7 @@ mod tests {
             (E::OtherNode { address: address(), id, found: 5 }, "other_node", Some("id")),
             (E::Unwelcome { address: address(), id, cause: cause() }, "unwelcome", None),
             (E::NotEmpty { address: address(), id }, "not_empty", None),
+            (E::IdRetired { id }, "id_retired", Some("id")),
             (E::IdTaken { id, address: address() }, "id_taken", Some("id")),
             (E::AddressTaken { address: address(), by: 2 }, "address_taken", Some("peer_addr")),
             (
@@ -135,6 +138,7 @@ mod tests {
             (E::Nobody, 409, Code::Conflict, Some("nobody")),
             (E::UnderWay, 409, Code::Conflict, Some("in_progress")),
             (E::NotDone { id: 4, within_ms: 800 }, 409, Code::Conflict, Some("not_done")),
+            (E::Another { id: 4, leader: 2 }, 409, Code::Conflict, Some("another_leads")),
         ] {
             let problem = transfer(&error);
             assert_eq!((problem.status, problem.code), (status, code), "{error:?}");

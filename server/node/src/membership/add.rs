@@ -1,14 +1,19 @@
 //! A node becomes a learner: it gets the log, and has no vote.
 
 use super::{MEMBERS_MAX, MembershipError};
+use crate::answer::Call;
 use crate::codec::{About, Standing, Unwelcome};
 use crate::node::Node;
 use crate::peers::{Line, LineError, member_of};
 use crate::runtime;
+use leasehold_core::command::{Action, ClusterChange, Stage};
 use std::time::Duration;
 
 /// A node that is to be added has so long to say who it is.
 const MET_WITHIN: Duration = Duration::from_secs(3);
+
+/// Deeds of operators that are read at once.
+const AUDIT_PAGE: usize = 1_000;
 
 impl Node {
     /// Makes the node at `peer_addr` a learner. It has to be there, empty, and of that id; one
@@ -31,6 +36,9 @@ impl Node {
             let address = known.peer.clone();
             return if same { Ok(()) } else { Err(MembershipError::IdTaken { id, address }) };
         }
+        if self.was_removed(id).await? {
+            return Err(MembershipError::IdRetired { id });
+        }
         if !standing.empty {
             return Err(MembershipError::NotEmpty { address, id });
         }
@@ -48,6 +56,34 @@ impl Node {
         let mut nodes = base.nodes.clone();
         nodes.insert(id, member_of(&about));
         self.replace(&base, base.voters.clone(), nodes).await
+    }
+
+    /// Whether the record of what operators did has a removal of that id, for as far as it goes
+    /// back. One that was refused is none.
+    async fn was_removed(&self, id: u64) -> Result<bool, MembershipError> {
+        let (mut before, mut refused) = (None, 0);
+        loop {
+            let page = self.audit(Call::now(), before, AUDIT_PAGE).await;
+            let page = page.map_err(|_| MembershipError::NotLeading { leader: self.leader() })?;
+            for deed in &page.value.items {
+                match deed.record.order.action {
+                    Action::ChangeCluster { change: ClusterChange::Remove { node }, stage }
+                        if node == id =>
+                    {
+                        match stage {
+                            Stage::Refused => refused += 1,
+                            Stage::Begun if refused > 0 => refused -= 1,
+                            Stage::Begun => return Ok(true),
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            before = match (page.value.next, page.value.items.last()) {
+                (Some(_), Some(last)) => Some(last.revision),
+                _ => return Ok(false),
+            };
+        }
     }
 
     async fn met(&self, id: u64, address: &str) -> Result<(About, Standing), MembershipError> {

@@ -102,6 +102,18 @@ impl Base {
 }
 
 impl Node {
+    /// Whether a node counts for the quorum, as far as this one knows.
+    #[must_use]
+    pub fn is_voter(&self, id: u64) -> bool {
+        self.inner.raft.voter_ids().any(|voter| voter == id)
+    }
+
+    /// Other members that did not answer when they were last asked how they are.
+    #[must_use]
+    pub fn members_unreachable(&self) -> u64 {
+        self.inner.metrics.members_unreachable()
+    }
+
     /// Runs a change to its end, whether or not somebody still waits for it: it is in the log by
     /// then, and the next one has to know.
     async fn change<F>(&self, what: String, run: F) -> Result<(), MembershipError>

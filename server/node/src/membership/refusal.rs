@@ -67,6 +67,15 @@ pub enum MembershipError {
         /// Its id.
         id: u64,
     },
+    /// The id belonged to a member that was removed.
+    #[error(
+        "a node {id} was removed from this cluster, and an id is used once: give the new node one \
+         that was never used"
+    )]
+    IdRetired {
+        /// The id.
+        id: u64,
+    },
     /// The id belongs to a member.
     #[error(
         "there is a node {id} already, at {address}, and the one to be added has other data. A \

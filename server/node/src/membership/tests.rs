@@ -3,7 +3,7 @@
 use super::MembershipError;
 use crate::config::NodeConfig;
 use crate::node::Node;
-use crate::peers::tests::{Cluster, caught_up, open, start, token};
+use crate::peers::tests::{Cluster, caught_up, free_port, open, start, token};
 use crate::runtime;
 use crate::status::NodeRole;
 use std::future::Future;
@@ -204,7 +204,7 @@ async fn a_member_that_moves_is_found_again() {
     let node = cluster.nodes.remove(&moving).expect("it is one of them");
     node.shutdown().await;
     drop(node);
-    let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = free_port();
     let elsewhere = port.local_addr().expect("it is bound").to_string();
     drop(port);
     let mut config: NodeConfig = cluster.config(moving);

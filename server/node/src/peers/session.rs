@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// How often either end says that it is there.
@@ -43,9 +43,13 @@ type Message = Vec<u8>;
 pub(crate) struct Forwarder {
     us: Arc<Identity>,
     session: Mutex<Option<Arc<Session>>>,
-    /// Held while a session is begun, so that a crowd begins one.
-    beginning: tokio::sync::Mutex<()>,
+    /// Who is being connected to.
+    beginning: Mutex<(u64, Arc<Beginning>)>,
 }
+
+/// Held while a session with one leader is begun, so that a crowd begins one. In it: when it was
+/// known that the last attempt came to nothing, so that a crowd tries once.
+type Beginning = tokio::sync::Mutex<Option<Instant>>;
 
 #[derive(Debug)]
 struct Session {
@@ -65,7 +69,7 @@ struct Waiting {
 
 impl Forwarder {
     pub(crate) fn new(us: Arc<Identity>) -> Self {
-        Self { us, session: Mutex::new(None), beginning: tokio::sync::Mutex::new(()) }
+        Self { us, session: Mutex::new(None), beginning: Mutex::default() }
     }
 
     /// Passes a request on to `leader`. Dropping the future tells it that the client is gone.
@@ -90,18 +94,33 @@ impl Forwarder {
         if let Some(session) = self.live(leader) {
             return Ok(session);
         }
-        let _beginning = self.beginning.lock().await;
+        let asked = runtime::now();
+        let beginning = self.beginning(leader);
+        let mut failed = beginning.lock().await;
         if let Some(session) = self.live(leader) {
             return Ok(session);
+        }
+        if failed.is_some_and(|at| at >= asked) {
+            return Err(Failure::NoLeader);
         }
         let mut line = Line::new(self.us.clone(), leader, member);
         let frames = line.begin_session(CONNECTED_WITHIN).await.map_err(|cause| {
             tracing::debug!(%cause, "the leader is not reached");
+            *failed = Some(runtime::now());
             Failure::NoLeader
         })?;
         let session = Arc::new(start(frames, leader));
         *self.session.lock() = Some(Arc::clone(&session));
         Ok(session)
+    }
+
+    /// Nobody waits for an attempt to reach another leader.
+    fn beginning(&self, leader: u64) -> Arc<Beginning> {
+        let mut beginning = self.beginning.lock();
+        if beginning.0 != leader {
+            *beginning = (leader, Arc::default());
+        }
+        Arc::clone(&beginning.1)
     }
 
     fn live(&self, leader: u64) -> Option<Arc<Session>> {

@@ -1,8 +1,10 @@
 //! What a session takes, and what becomes of the rest.
 
 use super::*;
+use crate::config::NodeConfig;
 use crate::forward::AnswerForwarded;
 use crate::peers::framed;
+use crate::peers::tests::open;
 use futures_util::future::BoxFuture;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -109,4 +111,25 @@ async fn an_answer_that_is_too_long_is_a_problem_with_words() {
     let mut asking = Asking::begin().await;
     asking.say(head(1, &request("/long", 0))).await;
     assert_eq!(asking.answer().await, (1, 400, 0));
+}
+
+/// Its machine is gone: the kernel takes connections, and nobody speaks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_tries_a_silent_leader_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = NodeConfig { reserve_bytes: 0, ..NodeConfig::new(1, dir.path().join("data")) };
+    let node = open(&config).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let peer = listener.local_addr().expect("bound").to_string();
+    let silent = Member { peer, ..Member::default() };
+    let forwarder = Forwarder::new(node.inner.identity.clone());
+    let asked = (0..50).map(|_| forwarder.forward(2, &silent, request("/v1/lock", 0)));
+    for told in futures_util::future::join_all(asked).await {
+        assert!(matches!(told, Err(Failure::NoLeader)), "{told:?}");
+    }
+    listener.accept().await.expect("one has tried");
+    let another =
+        runtime::timeout_at(runtime::now() + Duration::from_millis(200), listener.accept());
+    assert!(another.await.is_none(), "more than one has tried");
+    node.shutdown().await;
 }

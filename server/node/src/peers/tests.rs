@@ -43,6 +43,14 @@ pub(crate) async fn token(node: &Node, resource: &str) -> u64 {
     node.acquire(Call::now(), acquire(node, resource), 0).await.expect("a grant").grant.token.0
 }
 
+/// A port that was free a moment ago, and is not among those that the system gives to whoever
+/// connects: until a node listens there, another test may have made many connections.
+pub(crate) fn free_port() -> TcpListener {
+    let tried = (0..1_000).map(|_| 20_000 + (runtime::random() % 12_000) as u16);
+    let mut bound = tried.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+    bound.next().expect("a free port")
+}
+
 pub(crate) struct Cluster {
     pub(crate) dirs: Vec<TempDir>,
     pub(crate) founders: BTreeMap<u64, String>,
@@ -61,8 +69,7 @@ impl Cluster {
     }
 
     async fn adjusted(size: u64, events_max: u64, adjust: impl Fn(&mut NodeConfig)) -> Self {
-        let ports: Vec<TcpListener> =
-            (0..size).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+        let ports: Vec<TcpListener> = (0..size).map(|_| free_port()).collect();
         let founders = (1..)
             .zip(&ports)
             .map(|(id, port)| (id, port.local_addr().expect("bound").to_string()))
@@ -116,7 +123,7 @@ impl Cluster {
     /// One more node, that belongs to no cluster yet.
     pub(crate) fn newcomer(&mut self) -> NodeConfig {
         let id = self.founders.len() as u64 + 1;
-        let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free_port();
         self.founders.insert(id, port.local_addr().expect("bound").to_string());
         self.dirs.push(TempDir::new().expect("a directory"));
         let mut config = self.config(id);
