@@ -176,7 +176,7 @@ fn a_removed_follower_says_so_and_stops() {
     drop(again);
     let url = format!("http://{}", cluster.node(leader).addr());
     let (again, _) = empty(4);
-    let refused = again.flag("--join", url).refused();
+    let refused = again.flag("--join", url).try_start().expect_err("its id is used up");
     assert_eq!(refused.status.code(), Some(70), "{refused:?}");
     assert!(refused.output.contains("used once"), "{refused:?}");
     joining(5, cluster.node(leader));

@@ -157,7 +157,8 @@ storage cannot be asked this way: with those, look for the highest token there y
 Every lease ends (`how: restored`), every place in line is gone, the cluster has a new id, watchers
 are told of a gap, and nothing is granted until the longest TTL on record is over: whoever held a
 lock may believe in it for that long. Locks that were granted after the data was last seen are not
-on record: if they had longer TTLs, say --wait.";
+on record: if they had longer TTLs, say --wait. Where no lease is on record --wait or --no-wait has
+to be said. `auto` is refused while this machine's clock is behind the data.";
 
 pub(crate) fn arguments() -> [Arg; 7] {
     [
@@ -173,7 +174,7 @@ pub(crate) fn arguments() -> [Arg; 7] {
         .action(ArgAction::Append),
         filter("ca-file", "FILE", "Trust the authorities in this file [default: the machine's]")
             .value_parser(value_parser!(PathBuf)),
-        filter("wait", "TIME", "Grant nothing for this long [default: the longest TTL on record]")
+        filter("wait", "TIME", "Grant nothing for this long [default: the longest TTL on record; to be said where there is none]")
             .value_parser(duration)
             .conflicts_with("no-wait"),
         Arg::new("no-wait")

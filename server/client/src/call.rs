@@ -134,6 +134,7 @@ impl Client {
     /// Repeats a call until it is done, refused, or `deadline` is near.
     pub(crate) async fn run_until(&self, call: &Call, deadline: Instant) -> Result<Done, Error> {
         let (mut failures, mut doubt) = (0, false);
+        let mut said = None;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let failure = match self.once(call, self.patience(call, failures), left).await {
@@ -149,9 +150,13 @@ impl Client {
             let pause = self.pause(&failure, failures);
             let left = deadline.saturating_duration_since(Instant::now());
             if pause >= left {
+                let failure = failure.or_what_was(said);
                 return Err(failure.into_error(call.repeat, call.request_id.as_deref(), doubt));
             }
             tracing::debug!(target = call.target, ?failure, ?pause, "repeating a call");
+            if matches!(failure, Failure::Refused(_)) {
+                said = Some(failure);
+            }
             sleep(pause).await;
         }
     }

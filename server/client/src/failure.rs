@@ -71,6 +71,14 @@ impl Failure {
         }
     }
 
+    /// What a service has said tells more than that another server is not there.
+    pub(crate) fn or_what_was(self, said: Option<Self>) -> Self {
+        match self {
+            Self::NotSent(_) | Self::Unanswered(_) | Self::Silent(_) => said.unwrap_or(self),
+            Self::Refused(_) | Self::Nonsense(_) => self,
+        }
+    }
+
     fn told(self) -> (String, Option<Box<Problem<'static>>>) {
         match self {
             Self::NotSent(detail)

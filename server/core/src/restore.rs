@@ -21,7 +21,7 @@ use std::fmt;
 /// better: at a million a second these last for twelve days.
 const JUMP: u64 = 1 << 40;
 /// And for each millisecond since then as many more as no service gives out: so the same state,
-/// brought back twice, never gives the same number twice.
+/// brought back twice by a clock that goes forward, never gives the same number twice.
 const JUMP_A_MS: u64 = 1_000;
 /// The most that comes of that, after nine years: a clock that is wrong must not use up all.
 const JUMP_BY_AGE_MAX: u64 = 1 << 48;
@@ -61,6 +61,13 @@ pub enum RestoreError {
         /// The floor that was asked for.
         floor: u64,
     },
+    /// A floor that counts the age of the state has none.
+    ClockBehind {
+        /// By how much the wall clock is behind the state, in milliseconds.
+        by_ms: u64,
+    },
+    /// Nobody has said for how long nothing is granted, and no open lease tells.
+    NothingOpen,
     /// The revisions are used up.
     NoRevision,
 }
@@ -76,6 +83,18 @@ impl fmt::Display for RestoreError {
             Self::FloorTooHigh { floor } => {
                 write!(f, "the token floor {floor} is not below 2^53, where tokens end")
             }
+            Self::ClockBehind { by_ms } => write!(
+                f,
+                "the clock of this machine is {by_ms} ms behind this state, and an automatic token \
+                 floor counts its age: set the clock, or say a floor above every token that was ever \
+                 seen"
+            ),
+            Self::NothingOpen => write!(
+                f,
+                "no lease is open in this state, so it does not tell how long somebody may still \
+                 believe in a lock that was granted after it: say how long nothing is to be granted, \
+                 the longest TTL that clients ask for, or that nobody has to be waited for"
+            ),
             Self::NoRevision => write!(f, "there are no revisions left"),
         }
     }
@@ -86,9 +105,14 @@ impl std::error::Error for RestoreError {}
 impl LockTable {
     /// A floor above whatever was given out after this state was seen last, at any rate that a
     /// service of this kind reaches.
-    #[must_use]
-    pub fn auto_token_floor(&self, now_ms: u64) -> u64 {
-        self.state.head.last_token.saturating_add(self.jump(now_ms))
+    ///
+    /// # Errors
+    /// [`RestoreError::ClockBehind`] if the wall clock is behind the state: how old it is decides.
+    pub fn auto_token_floor(&self, now_ms: u64) -> Result<u64, RestoreError> {
+        if now_ms < self.state.head.at_ms {
+            return Err(RestoreError::ClockBehind { by_ms: self.state.head.at_ms - now_ms });
+        }
+        Ok(self.state.head.last_token.saturating_add(self.jump(now_ms)))
     }
 
     fn jump(&self, now_ms: u64) -> u64 {
@@ -123,10 +147,13 @@ impl LockTable {
         if token_floor >= Token::LIMIT {
             return Err(RestoreError::FloorTooHigh { floor: token_floor });
         }
-        let revision = self.state.head.revision.checked_add(self.jump(now_ms));
-        let revision = revision.filter(|revision| *revision < REVISION_LIMIT);
         // An earlier restore may not have been waited for to its end.
         let longest_ms = self.longest_ttl_ms().max(self.state.head.hold_ms);
+        if hold_ms.is_none() && longest_ms == 0 {
+            return Err(RestoreError::NothingOpen);
+        }
+        let revision = self.state.head.revision.checked_add(self.jump(now_ms));
+        let revision = revision.filter(|revision| *revision < REVISION_LIMIT);
         let head = &mut self.state.head;
         head.revision = revision.ok_or(RestoreError::NoRevision)?;
         head.cluster = Some(cluster);

@@ -27,7 +27,8 @@ proptest! {
             cluster: ClusterId(99),
             token_floor: before.last_token().0 + above,
             now_ms: before.at_ms() + 10,
-            hold_ms: None,
+            // Where nothing is open, nobody but the operator can say.
+            hold_ms: (before.longest_ttl_ms() == 0).then_some(0),
         };
         let pieces: Vec<Vec<Event>> =
             table.restore(&restore).expect("the floor is high enough").collect();
@@ -75,7 +76,7 @@ proptest! {
 }
 
 fn jump(table: &LockTable, now_ms: u64) -> u64 {
-    table.auto_token_floor(now_ms) - table.last_token().0
+    table.auto_token_floor(now_ms).expect("the clock goes forward") - table.last_token().0
 }
 
 /// The second time comes a while after the first, and the first cluster has granted meanwhile.
@@ -84,11 +85,12 @@ fn the_same_state_brought_back_twice_gives_other_tokens() {
     let now_ms = 1_800_000_000_000;
     let mut fresh = LockTable::new(Limits::default());
     fresh.apply(Header { term: 1, at_ms: now_ms }, &[]);
-    let (first, second) = (fresh.auto_token_floor(now_ms), fresh.auto_token_floor(now_ms + 1_000));
+    let auto = |now_ms| fresh.auto_token_floor(now_ms).expect("the clock goes forward");
+    let (first, second) = (auto(now_ms), auto(now_ms + 1_000));
     assert_eq!(first, 1 << 40);
     assert!(second - first >= 1_000_000, "a million tokens fit into that second");
     // However wrong a clock is, what is left lasts.
-    assert!(fresh.auto_token_floor(u64::MAX) < Token::LIMIT / 16);
+    assert!(auto(u64::MAX) < Token::LIMIT / 16);
 }
 
 #[test]
@@ -98,10 +100,26 @@ fn a_floor_that_is_too_low_or_too_high_changes_nothing() {
     table.apply(Header { term: 1, at_ms: 5 }, &[take]);
     let before = table.freeze().digest();
     let ask =
-        |token_floor| Restore { cluster: ClusterId(2), token_floor, now_ms: 9, hold_ms: None };
+        |token_floor| Restore { cluster: ClusterId(2), token_floor, now_ms: 9, hold_ms: Some(0) };
     let low = table.restore(&ask(0)).map(|_| ()).expect_err("below the counter");
     assert_eq!(low, RestoreError::FloorTooLow { floor: 0, counter: 1 });
     let high = table.restore(&ask(Token::LIMIT)).map(|_| ()).expect_err("no token is that high");
     assert_eq!(high, RestoreError::FloorTooHigh { floor: Token::LIMIT });
     assert_eq!(table.freeze().digest(), before);
+}
+
+#[test]
+fn what_the_state_does_not_tell_has_to_be_said() {
+    let mut table = LockTable::new(Limits::default());
+    let found = line::parse("found 1", 1, table.limits());
+    table.apply(Header { term: 1, at_ms: 5_000 }, &[found]);
+    let behind = table.auto_token_floor(4_000);
+    assert_eq!(behind, Err(RestoreError::ClockBehind { by_ms: 1_000 }));
+    let mut restore =
+        Restore { cluster: ClusterId(2), token_floor: 1_000, now_ms: 6_000, hold_ms: None };
+    let unsaid = table.restore(&restore).map(|_| ()).expect_err("nothing is open");
+    assert_eq!(unsaid, RestoreError::NothingOpen);
+    restore.hold_ms = Some(7);
+    table.restore(&restore).expect("it is said").for_each(drop);
+    assert_eq!(table.hold_ms(), 7);
 }

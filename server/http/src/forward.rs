@@ -122,7 +122,15 @@ async fn send(route: &Route, ask: &Ask, mut leader: u64) -> Result<Passed, Failu
             Ok(answer) => return Ok(Passed::Answered { leader, answer }),
             Err(Failure::OutcomeUnknown { .. }) if is_safe_to_repeat(route, ask) => doubt = true,
             Err(_) if doubt => {}
-            Err(failure) => return Err(failure),
+            // Nothing was sent, and meanwhile somebody else may lead.
+            Err(_) if onward.leads() => return Ok(Passed::Here { doubt }),
+            Err(failure) => match onward.leader().filter(|now| *now != leader) {
+                Some(now) => {
+                    leader = now;
+                    continue;
+                }
+                None => return Err(failure),
+            },
         }
         if !onward.led_anew(leader, patience(ask)).await {
             return Err(unknown());

@@ -154,6 +154,12 @@ impl Leadership {
             self.leading.subscribe(),
             self.seed.clone(),
         ));
+        let least = 2 * self.timing.election_max_ms;
+        if self.raft.voter_ids().count() > 1 && self.shared.table.read().limits().ttl_min_ms < least
+        {
+            let (shared, batcher) = (self.shared.clone(), self.batcher.clone());
+            runtime::spawn(raise_ttl_min(shared, batcher, self.leading.subscribe(), least));
+        }
         let raising = Raising {
             raft: self.raft.clone(),
             shared: self.shared.clone(),
@@ -244,6 +250,34 @@ async fn found(
         let command = Command::Found { cluster, limits: Box::new(seed.clone()) };
         let (reply, answer) = oneshot::channel();
         if batcher.push(Class::End, Proposal::new(command, ReplyTo::Once(reply), None)).is_ok() {
+            batcher.kick();
+            let _ = answer.await;
+        } else {
+            runtime::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// In a cluster no TTL is shorter than two elections, also after its elections were made longer.
+/// Leases that live keep what they have.
+async fn raise_ttl_min(
+    shared: Arc<Shared>,
+    batcher: Arc<Batcher>,
+    leading: watch::Receiver<Option<CommittedLeader>>,
+    least: u64,
+) {
+    while leading.borrow().is_some() {
+        let limits = Limits::clone(shared.table.read().limits());
+        let founded = shared.table.read().cluster().is_some();
+        if founded && limits.ttl_min_ms >= least {
+            return;
+        }
+        let raised =
+            Limits { ttl_min_ms: least, ttl_max_ms: limits.ttl_max_ms.max(least), ..limits };
+        let command = Command::SetLimits(Box::new(raised));
+        let (reply, answer) = oneshot::channel();
+        let proposal = Proposal::new(command, ReplyTo::Once(reply), None);
+        if founded && batcher.push(Class::End, proposal).is_ok() {
             batcher.kick();
             let _ = answer.await;
         } else {

@@ -129,14 +129,14 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn of(self, table: &LockTable) -> Restore {
+    pub(super) fn of(self, table: &LockTable) -> Result<Restore, RestoreError> {
         let now_ms = runtime::wall_clock_ms();
         let token_floor = match self.floor {
             TokenFloor::At(floor) => floor,
-            TokenFloor::Auto { seen } => table.auto_token_floor(now_ms).max(seen),
+            TokenFloor::Auto { seen } => table.auto_token_floor(now_ms)?.max(seen),
         };
         let cluster = ClusterId(runtime::random());
-        Restore { cluster, token_floor, now_ms, hold_ms: self.hold_ms }
+        Ok(Restore { cluster, token_floor, now_ms, hold_ms: self.hold_ms })
     }
 }
 

@@ -91,7 +91,7 @@ fn make(
     let Replay { table, last, .. } = replay;
     let last = last.ok_or_else(|| RestoreFailed::Nothing { path: dir.clone() })?;
     history.flush(last.index)?;
-    let restore = Wanted { floor: settings.floor, hold_ms: settings.hold_ms }.of(&table);
+    let restore = Wanted { floor: settings.floor, hold_ms: settings.hold_ms }.of(&table)?;
     let term = voted.max(last.leader_id.term);
     Beginnings { dir: making, node, term, index: last.index, history }.make(table, &restore)
 }

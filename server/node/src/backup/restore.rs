@@ -67,7 +67,7 @@ fn fill(settings: &RestoreSettings, digest: u128) -> Result<Restored, RestoreFai
     let mut reader = open(file).and_then(Reader::begin).map_err(refused)?;
     let (table, first) = state_of(&mut reader, digest).map_err(refused)?;
     // Refused now, before the long part.
-    let restore = Wanted { floor: *floor, hold_ms: *hold_ms }.of(&table);
+    let restore = Wanted { floor: *floor, hold_ms: *hold_ms }.of(&table)?;
     table.clone().restore(&restore)?;
     let (term, index) = (reader.head.term, reader.head.index);
     let history = history(&unfinished(dir, history::FILE), true)?;

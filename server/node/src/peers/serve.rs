@@ -94,6 +94,9 @@ async fn next_appended(
 impl Serving {
     /// Looked at for every question: the caller may have become a member, or be none any more.
     fn refuses(&self, ask: &Ask) -> Option<&'static str> {
+        if !is_plausible(ask) {
+            return Some("no log has such numbers");
+        }
         match (self.host.us.admits(&self.caller), ask) {
             // Who was removed learns of it from the answer, and may have applied too little to
             // name its cluster.
@@ -190,6 +193,30 @@ impl Serving {
             }
             Err(error) => Told::Unable(error.to_string()),
         }
+    }
+}
+
+/// No term or index of a real log comes near, and one past it cannot be counted any more.
+const NUMBER_MAX: u64 = 1 << 62;
+
+/// Whether Raft can count with the numbers in this, and its entries follow each other.
+fn is_plausible(ask: &Ask) -> bool {
+    let vote = |vote: &Vote| vote.leader_id.term < NUMBER_MAX;
+    let id = |id: Option<LogId>| {
+        id.is_none_or(|id| id.index < NUMBER_MAX && id.leader_id.term < NUMBER_MAX)
+    };
+    match ask {
+        Ask::Append(ask) => {
+            let next = ask.prev_log_id.map_or(0, |id| id.index.saturating_add(1));
+            let follows = (next..).zip(&ask.entries).all(|(at, entry)| entry.log_id.index == at);
+            let ids = [ask.prev_log_id, ask.leader_commit].into_iter();
+            let mut ids = ids.chain(ask.entries.iter().map(|entry| Some(entry.log_id)));
+            vote(&ask.vote) && ids.all(id) && follows
+        }
+        Ask::Vote(ask) | Ask::PreVote(ask) => vote(&ask.vote) && id(ask.last_log_id),
+        Ask::Transfer(ask) => vote(ask.from_leader()) && id(ask.last_log_id().copied()),
+        Ask::Snapshot(ask) => vote(&ask.vote) && id(ask.meta.last_log_id),
+        _ => true,
     }
 }
 

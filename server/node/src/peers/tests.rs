@@ -503,3 +503,27 @@ async fn a_node_whose_state_diverges_stops_and_the_others_go_on() {
     assert!(refused.to_string().contains("did not give the same state"), "{refused}");
     cluster.shutdown().await;
 }
+
+/// A number that cannot be counted past would stop the nodes, and again at every start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn numbers_that_no_log_has_are_refused() {
+    let cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let term_of =
+        |node: &Node| node.inner_raft().server_metrics().borrow_watched().vote.leader_id.term;
+    let before = term_of(&cluster.nodes[&leader]);
+    let vote = |term, index| VoteAsk {
+        vote: Vote { leader_id: LeaderId { term, voted_for: 2 }, committed: false },
+        last_log_id: Some(LogId::new(CommittedLeader::new(9), index)),
+        leadership_transfer: true,
+    };
+    let us = cluster.nodes[&leader].inner.identity.clone();
+    let to = *cluster.nodes.keys().find(|id| **id != leader).expect("three nodes");
+    for ask in [vote(u64::MAX, 9), vote(1 << 62, 9), vote(9, u64::MAX)] {
+        let mut line = Line::unmet(us.clone(), to, cluster.founders[&to].clone());
+        let told = line.call(codec::encode_vote_ask(&ask, false), Duration::from_secs(60)).await;
+        assert!(matches!(told, Err(LineError::Unable { .. })), "{told:?}");
+    }
+    assert_eq!(term_of(&cluster.nodes[&to]), before);
+    cluster.shutdown().await;
+}
