@@ -210,12 +210,12 @@ pub(crate) fn node_id(field: &'static str, number: u64) -> Result<u64, Invalid> 
 /// by asking.
 pub(crate) fn peer_addr(text: &str) -> Result<&str, Invalid> {
     let legal = |host: &str| {
-        let odd = |c: char| c.is_control() || c.is_whitespace() || c == '/' || c == '@';
+        let odd = |c: char| matches!(c, '\0'..=' ' | '\u{7f}'..='\u{9f}' | '/' | '@');
         !host.is_empty() && !host.contains(odd)
     };
     let digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let port = |port: &str| digits(port) && port.parse::<u16>().is_ok_and(|port| port > 0);
-    let fits = text.len() <= schema::ADDR_MAX as usize
+    let fits = text.chars().count() <= schema::ADDR_MAX as usize
         && text.rsplit_once(':').is_some_and(|(host, at)| legal(host) && port(at));
     fits.then_some(text).ok_or_else(|| {
         Invalid::field("peer_addr", "is not the address of a node", "HOST:PORT, as 10.0.0.4:7171")

@@ -208,7 +208,10 @@ pub fn peer_addr(_: &mut SchemaGenerator) -> Schema {
         "type": "string",
         "minLength": 1,
         "maxLength": ADDR_MAX,
-        "pattern": r"^[^\u0000-\u0020\u007f-\u009f/@]+:[0-9]{1,5}$",
+        "pattern": concat!(
+            r"^[^\u0000-\u0020\u007f-\u009f/@]+:",
+            "(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})$"
+        ),
     })
 }
 
