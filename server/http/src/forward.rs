@@ -3,9 +3,9 @@
 //! The way itself is the node's. What is decided here is which requests take it, what is told of
 //! their clients, and what these are answered when it leads nowhere.
 //!
-//! When the leader is lost on the way, nobody knows whether it has done what was asked. What may be
-//! done twice, because it names its request or is the same done twice, is then sent to the next
-//! leader; of everything else the client is told, who knows whether it may be repeated.
+//! When the leader is lost on the way, nobody knows whether it has done what was asked. What only
+//! looks, or names its request so that it is known again, is then sent to the next leader; of
+//! everything else the client is told, who knows whether it may be repeated.
 
 use crate::app::App;
 use crate::ask::Ask;
@@ -149,21 +149,12 @@ fn patience(ask: &Ask) -> Duration {
     left.map_or(NEXT_LEADER_WITHIN, |left| left.min(NEXT_LEADER_WITHIN))
 }
 
-/// Whether a request does the same done twice as done once: it looks, it names what it ends or
-/// renews, or it has an id by which the service knows it again.
+/// Whether a request may be sent a second time: it only looks, or it has an id by which the service
+/// knows it again. A release or a renewal has none: done twice it does no harm, but its client would
+/// be told what became of the second one.
 fn is_safe_to_repeat(route: &Route, ask: &Ask) -> bool {
-    const BY_NATURE: [&str; 6] = [
-        "release-lock",
-        "renew-lock",
-        "keep-alive",
-        "keep-alive-many",
-        "cancel-wait",
-        "fence-check",
-    ];
-    match route.name {
-        "acquire-lock" => request_id_of(ask).is_some(),
-        name => route.class == Class::Read || BY_NATURE.contains(&name),
-    }
+    let is_known_again = route.name == "acquire-lock" && request_id_of(ask).is_some();
+    route.class == Class::Read || is_known_again
 }
 
 /// The answer of this node to a request that another one may have done already: that it cannot

@@ -23,7 +23,8 @@
 //!
 //! - The clock of a request is read after its first byte came, and never from what it says: a
 //!   client that counts from its sending stops before the service does.
-//! - A request takes one hop at most, and is sent once: repeating it is for its client.
+//! - A request takes one hop at most. Unless it only looks or has a request id, it is sent once:
+//!   repeating it is for its client.
 //! - A request whose client is gone is dropped, and with it whatever it waits for.
 //! - Every error has the one shape. The only exceptions are written at `rim`.
 //! - Health and metrics wait for nothing but a worker thread.
