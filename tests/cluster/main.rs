@@ -9,6 +9,7 @@ mod lifetime;
 mod membership;
 mod place;
 mod restore;
+mod silence;
 mod storm;
 mod watch_moves;
 

@@ -100,7 +100,7 @@ pub(super) fn is_long() -> bool {
 }
 
 fn seconds() -> u64 {
-    from_environment("LEASEHOLD_FAULT_SECONDS", 6)
+    from_environment("LEASEHOLD_FAULT_SECONDS", 10)
 }
 
 fn from_environment(name: &str, by_default: u64) -> u64 {
