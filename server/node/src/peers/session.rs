@@ -337,7 +337,9 @@ async fn speak(
             Some(None) => return Ok(()),
             Some(Some(message)) => sink.feed(message.into()).await?,
         }
-        // Whatever else waits goes with it.
+        // Those who were woken together answer one after the other: whatever they say by then goes
+        // with it, in one write.
+        runtime::yield_now().await;
         while let Ok(message) = messages.try_recv() {
             sink.feed(message.into()).await?;
         }
