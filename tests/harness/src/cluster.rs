@@ -1,12 +1,12 @@
 //! Several real nodes that form one cluster, each a process of its own.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use crate::{Book, Client, Network, Server, within};
+use crate::{Book, Client, Network, Server, free_ports, within};
 
 /// An election takes two seconds at most on an idle machine.
 const LEADER_PATIENCE: Duration = Duration::from_secs(60);
@@ -269,23 +269,6 @@ impl Cluster {
             String::from_utf8_lossy(&answer.body).contains("\nleasehold_leading 1\n")
         })
     }
-}
-
-/// Addresses that were free a moment ago, and are not among those that the system gives to whoever
-/// connects: until a node listens there, another test may have made many connections.
-pub fn free_ports(count: u64) -> Vec<SocketAddr> {
-    let free = || {
-        let tried = (0..1_000).map(|_| u16::try_from(random_below(12_000)).unwrap_or(0) + 20_000);
-        let mut bound = tried.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
-        bound.next().expect("a free port")
-    };
-    let held: Vec<TcpListener> = (0..count).map(|_| free()).collect();
-    held.iter().map(|port| port.local_addr().expect("it is bound")).collect()
-}
-
-fn random_below(bound: u64) -> u64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    RandomState::new().hash_one(std::process::id()) % bound
 }
 
 /// A library that makes every sync of whoever is started with it take longer, built with the C
