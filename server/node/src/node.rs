@@ -300,7 +300,7 @@ impl Node {
             confirmer,
             answers,
             forwarder: Forwarder::new(identity.clone()),
-            follower_reads: FollowerReads::new(identity.clone()),
+            follower_reads: FollowerReads::start(identity.clone()),
             history: opened.history.clone(),
             metrics,
             contact,

@@ -61,13 +61,13 @@ fn a_lease_that_nobody_renews_lives_its_ttl_and_ends_soon_after_it_whoever_leads
             if round % 2 == 0 {
                 depose(&mut cluster, scene);
             } else {
-                hand_over(&cluster);
+                cluster.hand_over(None);
             }
         }
         // Whoever takes over without an election knows its leases for no longer than they live: a
         // deadline of its own that came too early would not be hidden by the time of an election.
         open(rounds());
-        hand_over(&cluster);
+        cluster.hand_over(None);
         within(PATIENCE, "every lease ends", || scene.all_ended().then_some(()));
         drop(ending);
     });
@@ -81,16 +81,6 @@ fn depose(cluster: &mut Cluster, scene: &Scene) {
     cluster.kill9(leader);
     cluster.restart(leader);
     scene.is_at(leader, cluster.node(leader).addr());
-}
-
-/// Another node leads, and the one that led goes on.
-fn hand_over(cluster: &Cluster) {
-    let before = cluster.leader();
-    within(PATIENCE, "another node leads", || {
-        let mut client = Client::try_new(cluster.node(cluster.leader()).addr()).ok()?;
-        client.try_post("/v1/cluster/transfer", &json!({})).ok()?;
-        (cluster.leader() != before).then_some(())
-    });
 }
 
 impl Scene {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use crate::{Book, Client, Network, Server, free_ports, within};
+use crate::{Book, Client, Network, Server, free_ports, json, within};
 
 /// An election takes two seconds at most on an idle machine.
 const LEADER_PATIENCE: Duration = Duration::from_secs(60);
@@ -237,6 +237,24 @@ impl Cluster {
     #[track_caller]
     pub fn leader_among(&self, ids: &[u64]) -> u64 {
         within(LEADER_PATIENCE, "a node leads", || ids.iter().copied().find(|id| self.leads(*id)))
+    }
+
+    /// Lets another node lead, this one if it is named, while the one that led goes on.
+    #[track_caller]
+    pub fn hand_over(&self, to: Option<u64>) {
+        let before = self.leader();
+        let is_done = |leader| to.map_or(leader != before, |to| leader == to);
+        let body = to.map_or_else(|| json!({}), |to| json!({ "to": to }));
+        within(LEADER_PATIENCE, "leadership is handed over", || {
+            let leader = self.leader();
+            if is_done(leader) {
+                return Some(());
+            }
+            // Whether it came about shows; the answer may say that nobody knows.
+            let client = Client::try_new(self.node(leader).addr());
+            let _ = client.and_then(|mut to| to.try_post("/v1/cluster/transfer", &body));
+            None
+        });
     }
 
     /// An empty node that was told of the same founders, and of itself as one more.
