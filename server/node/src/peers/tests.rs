@@ -68,7 +68,11 @@ impl Cluster {
         Self::adjusted(size, events_max, |_| {}).await
     }
 
-    async fn adjusted(size: u64, events_max: u64, adjust: impl Fn(&mut NodeConfig)) -> Self {
+    pub(crate) async fn adjusted(
+        size: u64,
+        events_max: u64,
+        adjust: impl Fn(&mut NodeConfig),
+    ) -> Self {
         let ports: Vec<TcpListener> = (0..size).map(|_| free_port()).collect();
         let founders = (1..)
             .zip(&ports)
