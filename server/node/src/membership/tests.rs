@@ -197,6 +197,11 @@ async fn a_dead_node_is_replaced_and_no_live_one_given_up_for_it() {
     let voters: Vec<u64> = view.nodes.iter().filter(|one| one.voter).map(|one| one.id).collect();
     assert_eq!(voters.len(), 3);
     assert!(voters.contains(&new) && !voters.contains(&dead), "{voters:?}");
+    until("what the dead one said of itself is forgotten", || async {
+        let told = node.inner.identity.told();
+        told.contains_key(&new) && !told.contains_key(&dead)
+    })
+    .await;
     cluster.shutdown().await;
 }
 
