@@ -52,7 +52,7 @@ pub struct PeerConfig {
     /// The address at which this node is reached, as others are told.
     pub advertise: String,
     /// The members of a new cluster, this node among them: their peer addresses by id. With data
-    /// already there they change nothing.
+    /// already there they found nothing, and are further places at which members are looked for.
     pub founders: BTreeMap<u64, String>,
 }
 
@@ -90,6 +90,16 @@ impl Timing {
             ..limits.clone()
         };
         (limits.ttl_min_ms < least).then(raise)
+    }
+
+    /// The profile that this is, as it stands in the settings.
+    #[must_use]
+    pub fn profile(self) -> Option<&'static str> {
+        match self {
+            Self::LAN => Some("lan"),
+            Self::WAN => Some("wan"),
+            _ => None,
+        }
     }
 }
 
