@@ -1,6 +1,7 @@
 //! What the commands of the client side do to files of a node.
 
 use leasehold_cli::data::{Checked, Data, Floor, Refused, Restored, Wanted};
+use leasehold_core::restore::RestoreError;
 use leasehold_node::backup::{self, RecoverSettings, RestoreFailed, RestoreSettings, TokenFloor};
 use leasehold_wire::Time;
 use std::error::Error;
@@ -58,11 +59,22 @@ fn floor(floor: Floor) -> TokenFloor {
     }
 }
 
+/// With the flags that there are for it.
+fn refusal(error: &RestoreFailed) -> String {
+    let told = crate::serve::chain(error);
+    match error {
+        RestoreFailed::Rule(RestoreError::NothingOpen) => {
+            format!("{told} (`--wait TIME`, or `--no-wait`)")
+        }
+        _ => told,
+    }
+}
+
 fn told(
     restored: Result<backup::Restored, RestoreFailed>,
     dir: &Path,
 ) -> Result<Restored, Refused> {
-    let restored = restored.map_err(|error| Refused(crate::serve::chain(&error)))?;
+    let restored = restored.map_err(|error| Refused(refusal(&error)))?;
     Ok(Restored {
         cluster_id: restored.cluster,
         node: restored.node,

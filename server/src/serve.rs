@@ -6,7 +6,7 @@ use crate::{join, telemetry};
 use clap::ArgMatches;
 use leasehold_cli::fence_proxy::stop_signal;
 use leasehold_core::{Command, Limits};
-use leasehold_http::Server;
+use leasehold_http::{Server, Sockets};
 use leasehold_node::{Metrics, Node, OpenError, Outdated, Removed, StartError, StorageFault};
 use prometheus::Registry;
 use std::error::Error;
@@ -58,12 +58,20 @@ pub fn main_knowing(given: &ArgMatches, commands: u16, started: fn(Node)) -> Exi
     runtime.block_on(serve(settings, &raw, started))
 }
 
-async fn serve(settings: Settings, raw: &Raw, started: fn(Node)) -> ExitCode {
+async fn serve(mut settings: Settings, raw: &Raw, started: fn(Node)) -> ExitCode {
     let registry = Registry::new();
     let metrics = match Metrics::new(&registry) {
         Ok(metrics) => metrics,
         Err(error) => return failed(&error),
     };
+    // Peers are told where clients reach this node from the first word on.
+    let sockets = match Sockets::bind(&settings.http) {
+        Ok(sockets) => sockets,
+        Err(error) => return failed(&error),
+    };
+    if let Some(address) = sockets.addresses().first().filter(|_| settings.http_as_bound) {
+        settings.node.http = address.to_string();
+    }
     let node = match Node::open(&settings.node, metrics).await {
         Ok(node) => node,
         Err(error @ StartError::Open(OpenError::Outdated { .. })) => {
@@ -74,7 +82,7 @@ async fn serve(settings: Settings, raw: &Raw, started: fn(Node)) -> ExitCode {
     };
     // From here on probes are answered: whoever restarts a node that says nothing would restart
     // one that waits for the others.
-    let server = match listen(&settings, &node, registry, raw) {
+    let server = match listen(sockets, &settings, &node, registry, raw) {
         Ok(server) => server,
         Err(error) => {
             node.shutdown().await;
@@ -147,6 +155,7 @@ enum End {
 
 /// Starts the listeners, and says where they are.
 fn listen(
+    sockets: Sockets,
     settings: &Settings,
     node: &Node,
     registry: Registry,
@@ -154,10 +163,8 @@ fn listen(
 ) -> Result<Server, leasehold_http::StartError> {
     let raw = raw.clone();
     let shown = Arc::new(move |limits: &Limits| raw.shown(limits));
-    let server = leasehold_http::start(settings.http.clone(), node.clone(), registry, shown)?;
-    if let Some(address) = server.addresses().first().filter(|_| settings.http_as_bound) {
-        node.listens_at(&address.to_string());
-    }
+    let http = settings.http.clone();
+    let server = leasehold_http::start(sockets, http, node.clone(), registry, shown)?;
     for address in server.addresses() {
         say(&format!("leasehold {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
     }

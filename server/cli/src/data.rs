@@ -131,7 +131,11 @@ impl Restored {
         );
         let held = match self.hold_ms {
             0 => "locks are granted as soon as it starts".to_owned(),
-            ms => format!("nothing is granted in the first {} after it starts", human(ms)),
+            ms => format!(
+                "nothing is granted in the first {} after it starts; a lock that is not on record \
+                 may have been granted for longer, which only --wait covers",
+                human(ms)
+            ),
         };
         // Writing to a string cannot fail.
         let _ = writeln!(told, "{held}");

@@ -37,7 +37,7 @@ pub(crate) fn command() -> Command {
                 .long("node-id")
                 .value_name("N")
                 .default_value("1")
-                .value_parser(value_parser!(u64).range(1..))
+                .value_parser(value_parser!(u64).range(1..=leasehold_wire::schema::EXACT_MAX))
                 .help("The id of the new node"),
         )
 }

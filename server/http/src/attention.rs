@@ -47,8 +47,9 @@ fn storage_full(seen: &Seen<'_>) -> Option<Concern<'static>> {
     seen.storage_full.then(|| Concern {
         severity: Severity::Critical,
         code: "storage_full".into(),
-        message: "The disk has only its reserve left: acquires are refused, releases still work. \
-                  Free some space on it."
+        message: "The disk of this node, or of so many that no quorum would be left, has only its \
+                  reserve left: acquires are refused, releases still work. Free some space: \
+                  `leasehold cluster status` says where."
             .into(),
         value: 1,
         threshold: 0,

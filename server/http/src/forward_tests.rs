@@ -347,7 +347,8 @@ async fn the_problems_of_the_leader_are_counted_by_their_code() {
 #[actix_web::test]
 async fn a_client_that_hangs_up_is_gone_for_the_leader_too() {
     let mut alone = alone(Leader::Silent(7)).await;
-    let server = server::serve(Arc::clone(&alone.app)).expect("a free port");
+    let sockets = server::Sockets::bind(&alone.app.settings).expect("a free port");
+    let server = server::serve(Arc::clone(&alone.app), sockets).expect("it is bound");
     let mut client = TcpStream::connect(server.addresses()[0]).await.expect("somebody listens");
     let head = "POST /v1/acquire-lock HTTP/1.1\r\nHost: localhost\r\n";
     let request = format!("{head}Content-Length: {}\r\n\r\n{ACQUIRE}", ACQUIRE.len());

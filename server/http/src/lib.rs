@@ -78,5 +78,5 @@ mod watch;
 mod why;
 
 pub use app::Shown;
-pub use server::{Server, StartError, start};
+pub use server::{Server, Sockets, StartError, start};
 pub use settings::Settings;

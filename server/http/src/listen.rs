@@ -15,15 +15,30 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// Likewise while something is sent to it that it does not acknowledge.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 
-/// A socket that listens at `address`.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for the kernel to forget the connections of the process before.
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+/// A socket that has an address. Who connects to it is refused, and can ask another node.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    socket: Socket,
+    pub(crate) address: SocketAddr,
+}
+
+impl Bound {
+    /// At `address`, or at a free port there if that is 0.
+    pub(crate) fn to(address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        // A restart must not wait for the kernel to forget the connections of the process before.
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        let bound = socket.local_addr()?;
+        Ok(Self { socket, address: bound.as_socket().unwrap_or(address) })
+    }
+
+    /// From here on connections are taken.
+    pub(crate) fn listen(self) -> io::Result<TcpListener> {
+        self.socket.listen(BACKLOG)?;
+        self.socket.set_nonblocking(true)?;
+        Ok(self.socket.into())
+    }
 }
 
 /// Sets what makes a dead client noticed: a waiter whose client is gone must leave the line.

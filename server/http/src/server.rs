@@ -5,7 +5,11 @@ use crate::metrics::{Metrics, RouteMetrics, UNREADABLE};
 use crate::rim::{Patience, Rim};
 use crate::routes::{self, Serves};
 use crate::settings::Settings;
-use crate::{dispatch::Place, forwarded, listen};
+use crate::{
+    dispatch::Place,
+    forwarded,
+    listen::{self, Bound},
+};
 use actix_http::HttpService;
 use actix_http::error::DispatchError;
 use actix_service::{
@@ -102,6 +106,43 @@ impl Server {
     }
 }
 
+/// Addresses that are this process's own, before it serves anybody.
+#[derive(Debug)]
+pub struct Sockets {
+    api: Vec<Bound>,
+    ops: Option<Bound>,
+}
+
+impl Sockets {
+    /// Takes the addresses of the settings. Who connects is refused until [`start`].
+    ///
+    /// # Errors
+    /// [`StartError`] if there is none, or one is taken.
+    pub fn bind(settings: &Settings) -> Result<Self, StartError> {
+        if settings.listen.is_empty() {
+            return Err(StartError::NoAddress);
+        }
+        let api = settings.listen.iter().map(|address| bind(*address));
+        let api = api.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { api, ops: settings.ops_listen.map(bind).transpose()? })
+    }
+
+    /// Where clients will be served.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.api.iter().map(|bound| bound.address).collect()
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<Bound, StartError> {
+    Bound::to(address).map_err(|cause| StartError::Listen { address, cause })
+}
+
+fn listen(bound: Bound) -> Result<TcpListener, StartError> {
+    let address = bound.address;
+    bound.listen().map_err(|cause| StartError::Listen { address, cause })
+}
+
 /// Starts to serve.
 ///
 /// Until the node has its place in a cluster, health alone is told of; everything else is refused
@@ -109,8 +150,9 @@ impl Server {
 /// May be called from any runtime: the workers are threads with runtimes of their own.
 ///
 /// # Errors
-/// [`StartError`] if an address is taken, or threads or metrics cannot be had.
+/// [`StartError`] if an address is taken after all, or threads or metrics cannot be had.
 pub fn start(
+    sockets: Sockets,
     settings: Settings,
     node: Node,
     registry: Registry,
@@ -118,28 +160,20 @@ pub fn start(
 ) -> Result<Server, StartError> {
     let metrics = Metrics::new(&registry).map_err(StartError::Metrics)?;
     let app = Arc::new(App::new(settings, node, registry, metrics, shown));
-    let server = serve(Arc::clone(&app))?;
+    let server = serve(Arc::clone(&app), sockets)?;
     app.node.answer_forwarded_with(forwarded::answer_forwarded(&app));
     Ok(server)
 }
 
 /// Starts the listeners of an application.
-pub(crate) fn serve(app: Arc<App>) -> Result<Server, StartError> {
-    let settings = &app.settings;
-    if settings.listen.is_empty() {
-        return Err(StartError::NoAddress);
-    }
-    let api =
-        settings.listen.iter().map(|address| bind(*address)).collect::<Result<Vec<_>, _>>()?;
-    let ops = settings.ops_listen.map(bind).transpose()?;
-    let addresses = api.iter().map(|bound| bound.address).collect();
-    let ops_address = ops.as_ref().map(|bound| bound.address);
-    let api_serves = if ops.is_some() { Serves::OnlyApi } else { Serves::Everything };
-    let listeners = api
-        .into_iter()
-        .map(|bound| (bound.listener, api_serves))
-        .chain(ops.map(|bound| (bound.listener, Serves::OnlyOps)))
-        .collect();
+pub(crate) fn serve(app: Arc<App>, sockets: Sockets) -> Result<Server, StartError> {
+    let addresses = sockets.addresses();
+    let ops_address = sockets.ops.as_ref().map(|bound| bound.address);
+    let api_serves = if ops_address.is_some() { Serves::OnlyApi } else { Serves::Everything };
+    let api = sockets.api.into_iter().map(|bound| (bound, api_serves));
+    let ops = sockets.ops.map(|bound| (bound, Serves::OnlyOps));
+    let listeners = api.chain(ops).map(|(bound, serves)| Ok((listen(bound)?, serves)));
+    let listeners = listeners.collect::<Result<Vec<_>, StartError>>()?;
     let (force, forced) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     let (started, starting) = std::sync::mpsc::channel();
@@ -153,19 +187,6 @@ pub(crate) fn serve(app: Arc<App>) -> Result<Server, StartError> {
         .unwrap_or_else(|_| Err(io::Error::other("the thread ended at once")))
         .map_err(StartError::Threads)?;
     Ok(Server { addresses, ops_address, app, handle, thread, force, ended })
-}
-
-struct Bound {
-    listener: TcpListener,
-    address: SocketAddr,
-}
-
-fn bind(address: SocketAddr) -> Result<Bound, StartError> {
-    let bound = listen::listen(address).and_then(|listener| {
-        let address = listener.local_addr()?;
-        Ok(Bound { listener, address })
-    });
-    bound.map_err(|cause| StartError::Listen { address, cause })
 }
 
 /// The body of the thread that the workers hang on.

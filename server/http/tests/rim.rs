@@ -1,7 +1,7 @@
 //! The rim against real sockets: what it must keep of the HTTP layer below it, and what that
 //! layer does not do by itself. A new version of that layer has to pass this first.
 
-use leasehold_http::{Server, Settings, start};
+use leasehold_http::{Server, Settings, Sockets, start};
 use leasehold_node::{Metrics, Node, NodeConfig};
 use prometheus::Registry;
 use std::net::SocketAddr;
@@ -20,6 +20,12 @@ struct Rim {
     _files: tempfile::TempDir,
 }
 
+fn serve(settings: Settings, node: &Node, registry: Registry) -> Server {
+    let sockets = Sockets::bind(&settings).expect("free ports");
+    let shown = Arc::new(|_: &_| Vec::new());
+    start(sockets, settings, node.clone(), registry, shown).expect("they are bound")
+}
+
 async fn rim_with(change: impl FnOnce(&mut Settings)) -> Rim {
     let files = tempfile::tempdir().expect("a directory");
     let registry = Registry::new();
@@ -34,8 +40,7 @@ async fn rim_with(change: impl FnOnce(&mut Settings)) -> Rim {
         ..Settings::default()
     };
     change(&mut settings);
-    let server =
-        start(settings, node.clone(), registry, Arc::new(|_| Vec::new())).expect("a free port");
+    let server = serve(settings, &node, registry);
     let address = server.addresses()[0];
     let rim = Rim { server, node, address, _files: files };
     let mut ready = rim.connect().await;
@@ -347,8 +352,7 @@ async fn health_can_have_an_address_of_its_own() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let settings =
         Settings { listen: vec![any, any], ops_listen: Some(any), ..Settings::default() };
-    let server =
-        start(settings, node.clone(), registry, Arc::new(|_| Vec::new())).expect("free ports");
+    let server = serve(settings, &node, registry);
     let ops = server.ops_address().expect("asked for");
     assert_eq!(connect(ops).await.exchange(&get("/livez")).await.status, 200);
     connect(ops).await.exchange(&get("/v1/locks")).await.is_problem(404, "not_found");

@@ -417,11 +417,6 @@ impl Node {
         ready.is_some_and(|last| runtime::since(last) < READY_WITHOUT_LEADER)
     }
 
-    /// Tells others where clients reach this node, if the settings do not say.
-    pub fn listens_at(&self, http: &str) {
-        self.inner.identity.set_http(http.to_owned());
-    }
-
     /// The limits in force.
     #[must_use]
     pub fn limits(&self) -> Limits {
@@ -517,7 +512,7 @@ impl Node {
     }
 
     pub(crate) fn check_storage(&self) -> Result<(), Failure> {
-        if self.inner.reserve.is_needed() {
+        if self.inner.reserve.refuses() {
             self.inner.metrics.refusals.with_label_values(&["storage"]).inc();
             return Err(Failure::StorageFull);
         }

@@ -23,11 +23,13 @@ pub(crate) struct Reserve {
     bytes: u64,
     metrics: Metrics,
     full: Arc<AtomicBool>,
+    /// So many voters are short that no quorum could go on.
+    quorum_full: Arc<AtomicBool>,
 }
 
 impl Reserve {
     pub(crate) fn new(dir: PathBuf, bytes: u64, metrics: Metrics) -> Self {
-        Self { dir, bytes, metrics, full: Arc::new(AtomicBool::new(false)) }
+        Self { dir, bytes, metrics, full: Arc::default(), quorum_full: Arc::default() }
     }
 
     /// How much is kept.
@@ -35,9 +37,34 @@ impl Reserve {
         self.bytes
     }
 
-    /// Only what ends something may be written.
+    /// This node has little space left.
     pub(crate) fn is_needed(&self) -> bool {
         self.full.load(Ordering::Acquire)
+    }
+
+    /// Only what ends something may be written: this node is short of space, or so many others that
+    /// no quorum would be left.
+    pub(crate) fn refuses(&self) -> bool {
+        self.is_needed() || self.quorum_full.load(Ordering::Acquire)
+    }
+
+    /// What the voters say of themselves, this node among them: how many have space, how many have
+    /// not, and how many there are.
+    pub(crate) fn compare(&self, with_space: usize, short: usize, voters: usize) {
+        // Who says nothing is no reason by itself: that is for elections.
+        let needed = short > 0 && with_space < voters / 2 + 1;
+        if self.quorum_full.swap(needed, Ordering::AcqRel) != needed {
+            if needed {
+                tracing::warn!(
+                    with_space,
+                    short,
+                    voters,
+                    "no quorum of members has disk space: acquires are refused, releases go on"
+                );
+            } else {
+                tracing::info!(with_space, voters, "a quorum of members has disk space again");
+            }
+        }
     }
 
     /// Compares the free space with the reserve.
@@ -95,5 +122,26 @@ impl Reserve {
             (true, false) => tracing::info!(free_bytes = free, "there is disk space again"),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acquires_are_refused_while_no_quorum_has_space() {
+        let metrics = Metrics::new(&prometheus::Registry::new()).expect("new names");
+        let reserve = Reserve::new(PathBuf::new(), 1, metrics);
+        let refuses = |with_space, short, voters| {
+            reserve.compare(with_space, short, voters);
+            reserve.refuses()
+        };
+        assert!(!refuses(1, 0, 1));
+        assert!(!refuses(2, 1, 3), "two go on without the third");
+        assert!(refuses(1, 2, 3));
+        assert!(refuses(1, 1, 3), "the silent one may be gone");
+        assert!(!refuses(1, 0, 3), "silence is a matter of elections");
+        assert!(!refuses(3, 0, 3));
     }
 }

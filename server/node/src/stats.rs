@@ -55,7 +55,7 @@ impl Node {
         usage.push(Usage { name: "history_max", used: records, max: limits.history_max });
         let (queued, queue_max) = self.inner.batcher.load();
         usage.push(Usage { name: "propose_queue_max", used: queued, max: queue_max });
-        let storage_full = self.inner.reserve.is_needed();
+        let storage_full = self.inner.reserve.refuses();
         Ok(Stats {
             counts,
             clients,

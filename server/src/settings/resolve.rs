@@ -10,6 +10,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// JSON has no larger number that every program reads exactly.
+const NODE_ID_MAX: u64 = leasehold_wire::schema::EXACT_MAX;
+
 /// What `serve` needs to know.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -44,8 +47,11 @@ impl Reader<'_> {
         if self.text("data_dir").is_empty() {
             self.wrong("data_dir", "it is empty");
         }
-        let mut node =
-            NodeConfig::new(self.at_least(1, "node_id"), PathBuf::from(self.text("data_dir")));
+        let id = self.at_least(1, "node_id");
+        if id > NODE_ID_MAX {
+            self.wrong("node_id", &format!("{id} is above {NODE_ID_MAX}, where programs round"));
+        }
+        let mut node = NodeConfig::new(id, PathBuf::from(self.text("data_dir")));
         node.limits = self.limits();
         node.commit = option_env!("BUILD_COMMIT").unwrap_or_default().to_owned();
         node.http = self.advertised_http();
@@ -169,7 +175,7 @@ impl Reader<'_> {
         for item in self.list("peers") {
             let parts = item.split_once('=').map(|(id, at)| (id.trim().parse(), at.trim()));
             match parts {
-                Some((Ok(id @ 1..), address)) if address.contains(':') => {
+                Some((Ok(id @ 1..=NODE_ID_MAX), address)) if address.contains(':') => {
                     if founders.insert(id, address.to_owned()).is_some() {
                         self.wrong("peers", &format!("node {id} stands there twice"));
                     }

@@ -24,6 +24,7 @@ fn the_disk_of_the_leader_and_then_of_a_majority_is_full() {
     trial(&nodes, |trial| {
         while trial.goes_on() {
             the_leader_is_short(trial, &disks);
+            all_but_the_leader_are_short(trial, &disks);
             a_majority_is_short(trial, &disks);
             a_majority_is_full(trial, &disks);
         }
@@ -41,14 +42,33 @@ fn the_leader_is_short(trial: &mut Trial<'_>, disks: &[Disk]) {
     let token =
         within(PATIENCE, "there is something to give back", || granted(&mut client, "kept"));
     disk(disks, leader).fill(SHORT);
-    within(PATIENCE, "acquires are refused for want of space", || {
-        let answer = client.acquire(&ask("new", "short", 2_000));
-        (answer.status == 503 && answer.json()["code"] == "storage_full").then_some(())
-    });
+    refused_for_want_of_space(&mut client);
     client.let_go("kept", token);
     trial.stay(Duration::from_secs(1));
     disk(disks, leader).clear();
     trial.progress("after the leader has space again");
+}
+
+/// The same while only those are short who would have to write what the leader grants.
+fn all_but_the_leader_are_short(trial: &mut Trial<'_>, disks: &[Disk]) {
+    let leader = trial.cluster.leader();
+    let mut client = trial.cluster.client(leader);
+    let token =
+        within(PATIENCE, "there is something to give back", || granted(&mut client, "kept"));
+    let others: Vec<u64> = trial.cluster.up().into_iter().filter(|id| *id != leader).collect();
+    others.iter().for_each(|id| disk(disks, *id).fill(SHORT));
+    refused_for_want_of_space(&mut client);
+    client.let_go("kept", token);
+    others.iter().for_each(|id| disk(disks, *id).clear());
+    trial.progress("after the others have space again");
+}
+
+#[track_caller]
+fn refused_for_want_of_space(client: &mut Client) {
+    within(PATIENCE, "acquires are refused for want of space", || {
+        let answer = client.acquire(&ask("new", "short", 2_000));
+        (answer.status == 503 && answer.json()["code"] == "storage_full").then_some(())
+    });
 }
 
 fn granted(client: &mut Client, resource: &str) -> Option<u64> {

@@ -68,6 +68,8 @@ impl Upkeep {
         let voters = server.membership_config.voter_ids().count();
         let members = server.membership_config.nodes().count();
         inner.metrics.members(voters, members - voters, server.state.into());
+        // Noted whether or not somebody probes: the grace without a leader counts from it.
+        let _ = self.node.is_ready();
         let is_member = self.node.note_membership();
         // A leader that is removed first sees to it that another one is there.
         if self.was_member && !is_member && !inner.raft.is_leader() {
@@ -88,11 +90,24 @@ impl Upkeep {
                 self.compare_timing(*id, report);
             }
         }
+        self.compare_space(&round);
         self.tell_stranger(&round);
         self.count(&round);
         if self.node.is_leading() {
             self.update_addresses().await;
         }
+    }
+
+    /// A write that a quorum has no space for stops those who take it for good.
+    fn compare_space(&self, round: &BTreeMap<u64, Answered>) {
+        let inner = &self.node.inner;
+        let is_voter = inner.raft.voter_ids().any(|id| id == inner.id);
+        let own = is_voter.then_some(inner.reserve.is_needed());
+        let others = round.values().filter(|one| one.voter);
+        let others = others.filter_map(|one| Some(one.told.as_ref().ok()?.0.status.storage_full));
+        let said: Vec<bool> = others.chain(own).collect();
+        let short = said.iter().filter(|short| **short).count();
+        inner.reserve.compare(said.len() - short, short, inner.raft.voter_ids().count());
     }
 
     fn count(&mut self, round: &BTreeMap<u64, Answered>) {

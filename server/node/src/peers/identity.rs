@@ -139,11 +139,6 @@ impl Identity {
         member_of(&self.about.read())
     }
 
-    /// Clients reach it there: a port may only be known once it is bound.
-    pub(crate) fn set_http(&self, address: String) {
-        self.about.write().http = address;
-    }
-
     /// Keeps what a member says of itself.
     pub(super) fn note(&self, id: u64, about: &About) {
         self.keep(id, member_of(about));

@@ -169,7 +169,8 @@ impl Peer {
         option: RPCOption,
     ) -> Result<VoteTold, RpcError> {
         let message = codec::encode_vote_ask(rpc, pre);
-        match self.line.call(message, option.soft_ttl()).await.map_err(failed)? {
+        // All of the time there is: a vote is answered after its sync.
+        match self.line.call(message, option.hard_ttl()).await.map_err(failed)? {
             Told::Vote(told) => Ok(told),
             other => Err(unexpected(&other)),
         }
