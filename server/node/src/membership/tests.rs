@@ -297,6 +297,10 @@ async fn a_node_whose_adding_was_never_decided_waits_and_was_not_removed() {
         removed = new.removed() => panic!("it never was a member: {removed}"),
         () = waits => {}
     }
+    let round = new.inner.survey.round().await;
+    let mut told = round.values().filter_map(|one| one.told.as_ref().ok());
+    assert!(told.clone().any(|(report, _)| !report.members.lives.contains_key(&4)), "{round:?}");
+    assert!(!told.any(|(report, _)| new.own().is_removed_by(report)), "{round:?}");
     new.shutdown().await;
     cluster.shutdown().await;
 }

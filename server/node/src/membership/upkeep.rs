@@ -190,7 +190,7 @@ impl Node {
         is_member
     }
 
-    fn own(&self) -> Own {
+    pub(super) fn own(&self) -> Own {
         let server = self.inner.raft.server_metrics().borrow_watched().clone();
         Own {
             id: self.inner.id,
@@ -219,7 +219,7 @@ pub(crate) fn stranger(leader: u64) -> String {
 }
 
 /// What a node knows of its own membership.
-struct Own {
+pub(super) struct Own {
     id: u64,
     life: u128,
     /// It has seen itself among the members, by an entry that was committed.
@@ -237,7 +237,7 @@ impl Own {
     /// whoever leads in its term or a later one does. Otherwise only an entry counts that is newer
     /// than one with this node in it. What is not committed is no entry to go by: the one that
     /// added this node may have been lost with its leader.
-    fn is_removed_by(&self, report: &Report) -> bool {
+    pub(super) fn is_removed_by(&self, report: &Report) -> bool {
         let newer = self.known.has(self.id, self.life) && report.members.at > self.known.at;
         self.was_member && self.is_missing_in(report) && (newer || self.is_led_by(report))
     }
