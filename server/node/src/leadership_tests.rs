@@ -148,7 +148,7 @@ async fn a_leader_whose_heir_does_not_take_over_steps_down() {
     let before = node.inner.leading.borrow().expect("it leads");
     let told = node.transfer_to(heir, before).await;
     assert!(matches!(told, Err(TransferError::NotDone { .. })), "{told:?}");
-    until(|| term(&node) > led).await;
+    until(|| term(&node) > led && !node.is_leading()).await;
     assert_eq!(node.transfer(None).await, Err(TransferError::NotLeader { leader: None }));
     cluster.start_again().await;
     let next = cluster.leader().await;
