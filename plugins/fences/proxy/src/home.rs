@@ -16,6 +16,8 @@ const PLACE: &str = "place";
 const TENURE: &str = "tenure";
 const FENCE: &str = "fence.redb";
 /// Locked by the process that works on the directory.
+/// What is not there before a start has the file of the fence.
+const FROM_LATER: [&str; 5] = [FENCE, PLACE, LOCK, REQUEST_ID, TENURE];
 const IN_USE: &str = "in-use";
 /// A line is short; a larger file is another file.
 const LINE_BYTES_MAX: u64 = 4096;
@@ -57,7 +59,9 @@ impl Home {
         let path = dir.join(CLIENT_ID);
         let known = read(&path)?;
         let place = place(dir)?;
-        let in_place = place.is_some() && read(&dir.join(PLACE))? == place;
+        // Left by a start that came to nothing before it had made the file of the fence.
+        let bare = FROM_LATER.iter().all(|file| !dir.join(file).exists());
+        let in_place = bare || (place.is_some() && read(&dir.join(PLACE))? == place);
         let new = known.is_none() || (in_place && read(&dir.join(TENURE))?.is_none());
         if known.is_some() && !in_place {
             tracing::warn!(
@@ -341,6 +345,25 @@ mod tests {
     }
 
     #[test]
+    #[test]
+    fn what_a_start_left_that_came_to_nothing_is_no_copy() {
+        let dir = tempfile::tempdir().expect("a dir");
+        let name = Home::open(dir.path(), "me").expect("a home").client_id().to_owned();
+        let home = Home::open(dir.path(), "me").expect("a home");
+        assert_eq!((home.is_new(), home.client_id()), (true, &*name));
+        // Nor is what was left after the fence had its file.
+        fs::write(dir.path().join(FENCE), "").expect("written");
+        home.settle_in().expect("written");
+        drop(home);
+        let home = Home::open(dir.path(), "me").expect("a home");
+        assert_eq!((home.is_new(), home.client_id()), (true, &*name));
+        drop(home);
+        // A file of a fence that is not known to be its own is another matter.
+        fs::remove_file(dir.path().join(PLACE)).expect("removed");
+        let home = Home::open(dir.path(), "me").expect("a home");
+        assert!(!home.is_new() && home.client_id() != name);
+    }
+
     fn files_of_others_are_not_taken_for_ours() {
         let dir = tempfile::tempdir().expect("a dir");
         for content in [&b""[..], b"\xff\xfe", b"a\0b", &[b'x'; 5000]] {

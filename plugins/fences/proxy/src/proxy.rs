@@ -43,6 +43,17 @@ pub struct Proxy {
 
 impl Proxy {
     /// Starts it on a data directory, under the name that the directory has. `client` speaks to
+    /// Looks at what can be wrong with the settings, so that a start with such leaves nothing
+    /// behind.
+    ///
+    /// # Errors
+    /// [`StartError::Setting`] says what to change.
+    pub fn check(settings: &Settings) -> Result<(), StartError> {
+        lock_of(settings)?;
+        tls::config(settings.upstream_ca.as_deref()).map_err(StartError::Setting)?;
+        settings.limits.check().map_err(StartError::Setting)
+    }
+
     /// the service under that name.
     ///
     /// # Errors

@@ -197,6 +197,10 @@ impl Tenure {
             self.resource
         );
         StartError::Held { detail }
+            // There is no token in it yet.
+            Some(_) if self.home.is_new() => {
+                self.home.set_lock(&self.resource).map_err(StartError::Home)
+            }
     }
 
     /// Looks at how the grant before this one ended. What the service does not tell counts as the
