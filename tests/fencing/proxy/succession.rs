@@ -38,8 +38,10 @@ fn passes(proxy: &Proxy, upstream: &Scripted, token: u64) {
 
 /// A newer token waits for what may be in flight.
 #[track_caller]
-fn waits(proxy: &Proxy, upstream: &Scripted, token: u64) {
-    begin_put(proxy, "/a", "r", token).finish().problem(503, "older_in_flight");
+pub(super) fn waits(proxy: &Proxy, upstream: &Scripted, token: u64) {
+    let problem = begin_put(proxy, "/a", "r", token).finish().problem(503, "older_in_flight");
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("every newer token waits for another"), "{detail}");
     assert!(upstream.try_accept().is_none());
 }
 
