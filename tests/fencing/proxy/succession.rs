@@ -59,6 +59,23 @@ fn a_standby_that_was_refused_waits_for_nothing_after_an_orderly_stop() {
 }
 
 #[test]
+fn a_start_while_the_service_is_away_leaves_nothing_to_be_waited_for() {
+    let (mut service, upstream) = (service(), Scripted::start());
+    let mut proxy = patient(&service, &upstream).start();
+    passes(&proxy, &upstream, 33);
+    assert!(proxy.stop().success());
+    service.kill9();
+    let refused = proxy.try_start_again().expect_err("nobody serves");
+    assert_eq!(refused.status.code(), Some(69), "{}", refused.output);
+    service.restart();
+    proxy.turn_to(&service);
+    proxy.start_again();
+    let said = proxy.said();
+    assert!(!said.contains("did not give the lock back") && !said.contains("another"), "{said}");
+    passes(&proxy, &upstream, 34);
+}
+
+#[test]
 fn a_lock_that_somebody_released_is_no_orderly_stop() {
     let (service, upstream) = (service(), Scripted::start());
     let mut first = patient(&service, &upstream).start();

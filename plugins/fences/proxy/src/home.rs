@@ -15,13 +15,15 @@ const LOCK: &str = "lock";
 const PLACE: &str = "place";
 const TENURE: &str = "tenure";
 const FENCE: &str = "fence.redb";
-/// Locked by the process that works on the directory.
 /// What is not there before a start has the file of the fence.
 const FROM_LATER: [&str; 5] = [FENCE, PLACE, LOCK, REQUEST_ID, TENURE];
 const IN_USE: &str = "in-use";
+/// Locked by the process that works on the directory.
 /// A line is short; a larger file is another file.
 const LINE_BYTES_MAX: u64 = 4096;
 
+/// Behind a request whose grant nobody has used.
+const UNUSED: &str = "unused";
 /// A request for the lock, as it has to be repeated: with other times it is another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LastRequest {
@@ -30,6 +32,8 @@ pub(crate) struct LastRequest {
     /// How long its writes may settle, if it told that.
     pub(crate) settle: Option<Duration>,
 }
+    /// Whoever made it heard of no grant, and has ended since or made another one.
+    pub(crate) unused: bool,
 
 /// A data directory with a name, for one process alone.
 #[derive(Debug, Clone)]
@@ -120,13 +124,14 @@ impl Home {
             Err(_) => Err(no_id(&path)),
         };
         let words: Vec<_> = text.split(' ').collect();
-        let (id, ttl, settle) = match words[..] {
-            [id, ttl] => (id, ttl, None),
-            [id, ttl, settle] => (id, ttl, Some(settle)),
+        let (id, ttl, settle, unused) = match words[..] {
+            [id, ttl] => (id, ttl, None, false),
+            [id, ttl, settle] => (id, ttl, Some(settle), false),
+            [id, ttl, settle, UNUSED] => (id, ttl, Some(settle), true),
             _ => return Err(no_id(&path)),
         };
         let (id, settle) = (id.to_owned(), settle.map(millis).transpose()?);
-        Ok(Some(LastRequest { id, ttl: millis(ttl)?, settle }))
+        Ok(Some(LastRequest { id, ttl: millis(ttl)?, settle, unused }))
     }
 
     /// Remembers a request before it is made.
@@ -149,6 +154,13 @@ impl Home {
         let path = self.dir.join(REQUEST_ID);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(named(&path, &error)),
+    /// Nobody goes on under the grant of this request, if it gets one.
+    pub(crate) fn disown(&self, request: LastRequest) {
+        if let Err(error) = self.set_last_request(&LastRequest { unused: true, ..request }) {
+            tracing::warn!(%error, "the next start takes a grant of this one for one in use");
+        }
+    }
+
             _ => Ok(()),
         }
     }
@@ -181,6 +193,15 @@ impl Home {
     pub(crate) fn set_suspect_below(&self, token: u64) -> io::Result<()> {
         write(&self.dir.join(SUSPECT_BELOW), &token.to_string())
     }
+    /// The service that the grant of that tenure was of, once one is known.
+    pub(crate) fn cluster(&self) -> io::Result<Option<String>> {
+        read(&self.dir.join(CLUSTER))
+    }
+
+    pub(crate) fn set_cluster(&self, cluster: &str) -> io::Result<()> {
+        write(&self.dir.join(CLUSTER), cluster)
+    }
+
 }
 
 /// The directory for this process, or who has it.

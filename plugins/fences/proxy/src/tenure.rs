@@ -158,7 +158,11 @@ impl Tenure {
     async fn ask_anew(&self, wait: Duration) -> Result<Guard, StartError> {
         let id = leasehold_client::new_request_id();
         let id = id.map_err(|error| StartError::Service(Box::new(error)))?;
-        let request = LastRequest { id, ttl: self.ttl, settle: Some(self.settle) };
+        // Repeated while we hold nothing it would make the grant that it is to find.
+        if !self.is_held_by_us().await? {
+            return Ok(None);
+        }
+        let request = LastRequest { id, ttl: self.ttl, settle: Some(self.settle), unused: false };
         self.home.set_last_request(&request).map_err(StartError::Home)?;
         self.ask(&request, wait).await.map_err(|error| self.refused(error))
     }
@@ -170,6 +174,9 @@ impl Tenure {
             asked = asked.metadata(SETTLE_MS, settle.as_millis().to_string());
         }
         let guard = asked.request_id(&request.id).guard().await;
+        if last.unused {
+            return Ok(None);
+        }
         if let Err(Error::Held(_)) = &guard {
             // It came to nothing: a later start that repeated it would take what it gets for the
             // grant of a process before.
@@ -179,10 +186,21 @@ impl Tenure {
     }
 
     /// Says that nothing is in flight any more of the tenure with this token.
+    async fn is_held_by_us(&self) -> Result<bool, StartError> {
+        let seen = self.client.lock(&self.resource).await;
+        let seen = seen.map_err(|error| StartError::Service(Box::new(error)))?;
+        let us = self.client.client_id();
+        Ok(seen.value.holders.iter().any(|holder| holder.client_id == us))
+    }
+
     pub(crate) async fn vouch(&self, token: u64) -> Result<(), Error> {
         witness::vouch(&self.client, &self.witness(), self.ttl, token).await
     }
 
+            // There is no token in it yet.
+            Some(_) if self.home.is_new() => {
+                self.home.set_lock(&self.resource).map_err(StartError::Home)
+            }
     fn witness(&self) -> String {
         witness::lock_of(self.resource.strip_prefix(LOCK_PREFIX).unwrap_or(&self.resource))
     }
