@@ -8,7 +8,7 @@ use leasehold_harness::{Server, Value, encode, eventually, json, process};
 use rustix::process::Signal;
 
 /// It waits for nothing, or for longer than any test.
-fn patient(service: &Server, upstream: &Scripted) -> Builder {
+pub(super) fn patient(service: &Server, upstream: &Scripted) -> Builder {
     trusting(service, &upstream.url())
         .flag("--upstream-settle", "1h")
         .flag("--lock-ttl", "1h")

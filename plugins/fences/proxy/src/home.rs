@@ -14,16 +14,17 @@ const SUSPECT_BELOW: &str = "suspect-below";
 const LOCK: &str = "lock";
 const PLACE: &str = "place";
 const TENURE: &str = "tenure";
+const CLUSTER: &str = "cluster";
 const FENCE: &str = "fence.redb";
 /// What is not there before a start has the file of the fence.
 const FROM_LATER: [&str; 5] = [FENCE, PLACE, LOCK, REQUEST_ID, TENURE];
-const IN_USE: &str = "in-use";
 /// Locked by the process that works on the directory.
+const IN_USE: &str = "in-use";
 /// A line is short; a larger file is another file.
 const LINE_BYTES_MAX: u64 = 4096;
-
 /// Behind a request whose grant nobody has used.
 const UNUSED: &str = "unused";
+
 /// A request for the lock, as it has to be repeated: with other times it is another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LastRequest {
@@ -31,9 +32,9 @@ pub(crate) struct LastRequest {
     pub(crate) ttl: Duration,
     /// How long its writes may settle, if it told that.
     pub(crate) settle: Option<Duration>,
-}
     /// Whoever made it heard of no grant, and has ended since or made another one.
     pub(crate) unused: bool,
+}
 
 /// A data directory with a name, for one process alone.
 #[derive(Debug, Clone)]
@@ -139,6 +140,9 @@ impl Home {
         let mut text = format!("{} {}", request.id, request.ttl.as_millis());
         if let Some(settle) = request.settle {
             text = format!("{text} {}", settle.as_millis());
+            if request.unused {
+                text = format!("{text} {UNUSED}");
+            }
         }
         write(&self.dir.join(REQUEST_ID), &text)
     }
@@ -150,10 +154,6 @@ impl Home {
         }
     }
 
-    fn forget_last_request(&self) -> io::Result<()> {
-        let path = self.dir.join(REQUEST_ID);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(named(&path, &error)),
     /// Nobody goes on under the grant of this request, if it gets one.
     pub(crate) fn disown(&self, request: LastRequest) {
         if let Err(error) = self.set_last_request(&LastRequest { unused: true, ..request }) {
@@ -161,6 +161,10 @@ impl Home {
         }
     }
 
+    fn forget_last_request(&self) -> io::Result<()> {
+        let path = self.dir.join(REQUEST_ID);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(named(&path, &error)),
             _ => Ok(()),
         }
     }
@@ -189,10 +193,6 @@ impl Home {
         write(&self.dir.join(TENURE), &token.to_string())
     }
 
-    /// Remembers it for all later starts.
-    pub(crate) fn set_suspect_below(&self, token: u64) -> io::Result<()> {
-        write(&self.dir.join(SUSPECT_BELOW), &token.to_string())
-    }
     /// The service that the grant of that tenure was of, once one is known.
     pub(crate) fn cluster(&self) -> io::Result<Option<String>> {
         read(&self.dir.join(CLUSTER))
@@ -202,6 +202,10 @@ impl Home {
         write(&self.dir.join(CLUSTER), cluster)
     }
 
+    /// Remembers it for all later starts.
+    pub(crate) fn set_suspect_below(&self, token: u64) -> io::Result<()> {
+        write(&self.dir.join(SUSPECT_BELOW), &token.to_string())
+    }
 }
 
 /// The directory for this process, or who has it.
@@ -342,31 +346,6 @@ mod tests {
     }
 
     #[test]
-    fn the_last_request_is_remembered() {
-        let dir = tempfile::tempdir().expect("a dir");
-        let home = Home::open(dir.path(), "me").expect("a home");
-        assert_eq!(home.last_request().expect("read"), None);
-        let request = |id: &str, seconds| LastRequest {
-            id: id.to_owned(),
-            ttl: Duration::from_secs(seconds),
-            settle: (id != "one").then_some(Duration::from_millis(seconds)),
-        };
-        home.set_last_request(&request("one", 1)).expect("written");
-        assert_eq!(home.last_request().expect("read"), Some(request("one", 1)));
-        home.set_last_request(&request("two", 2)).expect("written");
-        assert_eq!(home.last_request().expect("read"), Some(request("two", 2)));
-        for _ in 0..2 {
-            home.forget_last_request().expect("removed");
-            assert_eq!(home.last_request().expect("read"), None);
-        }
-        for content in ["two", "two 2s", "two -1", "two 2 x", "two 2 3 4"] {
-            fs::write(dir.path().join(REQUEST_ID), content).expect("written");
-            assert!(home.last_request().is_err(), "{content}");
-        }
-    }
-
-    #[test]
-    #[test]
     fn what_a_start_left_that_came_to_nothing_is_no_copy() {
         let dir = tempfile::tempdir().expect("a dir");
         let name = Home::open(dir.path(), "me").expect("a home").client_id().to_owned();
@@ -385,6 +364,34 @@ mod tests {
         assert!(!home.is_new() && home.client_id() != name);
     }
 
+    #[test]
+    fn the_last_request_is_remembered() {
+        let dir = tempfile::tempdir().expect("a dir");
+        let home = Home::open(dir.path(), "me").expect("a home");
+        assert_eq!(home.last_request().expect("read"), None);
+        let request = |id: &str, seconds| LastRequest {
+            id: id.to_owned(),
+            ttl: Duration::from_secs(seconds),
+            settle: (id != "one").then_some(Duration::from_millis(seconds)),
+            unused: id == "three",
+        };
+        home.set_last_request(&request("one", 1)).expect("written");
+        assert_eq!(home.last_request().expect("read"), Some(request("one", 1)));
+        home.set_last_request(&request("two", 2)).expect("written");
+        assert_eq!(home.last_request().expect("read"), Some(request("two", 2)));
+        home.set_last_request(&request("three", 3)).expect("written");
+        assert_eq!(home.last_request().expect("read"), Some(request("three", 3)));
+        for _ in 0..2 {
+            home.forget_last_request().expect("removed");
+            assert_eq!(home.last_request().expect("read"), None);
+        }
+        for content in ["two", "two 2s", "two -1", "two 2 x", "two 2 3 4"] {
+            fs::write(dir.path().join(REQUEST_ID), content).expect("written");
+            assert!(home.last_request().is_err(), "{content}");
+        }
+    }
+
+    #[test]
     fn files_of_others_are_not_taken_for_ours() {
         let dir = tempfile::tempdir().expect("a dir");
         for content in [&b""[..], b"\xff\xfe", b"a\0b", &[b'x'; 5000]] {
