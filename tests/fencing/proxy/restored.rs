@@ -1,7 +1,7 @@
-//! A service that was restored has forgotten what came after its backup, and a proxy does not go by
-//! what it tells of that time.
+//! A service that was restored or recovered has forgotten what came after the state that it began
+//! with, and a proxy does not go by what it tells of that time.
 
-use super::process::Proxy;
+use super::process::{Proxy, copy_files};
 use super::scripted::Scripted;
 use super::succession::{patient, waits};
 use super::tokens::{grant, release};
@@ -27,8 +27,14 @@ fn back_up(service: &Server, home: &TempDir) -> PathBuf {
 fn restore(service: &mut Server, file: &Path) {
     service.kill9();
     std::fs::remove_dir_all(service.data_dir()).expect("the data can be removed");
+    let file = file.to_str().expect("a plain path");
+    begin_from(service, &["restore", file]);
+}
+
+/// The service begins anew on its directory.
+fn begin_from(service: &mut Server, how: &[&str]) {
     let mut command = Command::new(BINARY);
-    command.arg("restore").arg(file).arg("--data-dir").arg(service.data_dir());
+    command.args(how).arg("--data-dir").arg(service.data_dir());
     let output = command.args(["--token-floor", "auto", "--no-wait"]).output();
     let output = output.expect("the binary is there");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -50,6 +56,22 @@ fn what_may_be_in_flight_from_before_a_restore_is_waited_for() {
     let mut first = patient(&service, &upstream).start();
     first.kill9();
     restore(&mut service, &file);
+    waits(&patient(&service, &upstream).start(), &upstream, 34);
+}
+
+#[test]
+fn what_may_be_in_flight_from_before_a_recovery_is_waited_for() {
+    let (mut service, upstream) = (service(), Scripted::start());
+    // As on a node that was behind when all others were lost.
+    let behind = TempDir::new().expect("a directory");
+    service.kill9();
+    copy_files(service.data_dir(), behind.path());
+    service.restart();
+    let mut first = patient(&service, &upstream).start();
+    first.kill9();
+    service.kill9();
+    copy_files(behind.path(), service.data_dir());
+    begin_from(&mut service, &["recover", "--unsafe-from-one"]);
     waits(&patient(&service, &upstream).start(), &upstream, 34);
 }
 
