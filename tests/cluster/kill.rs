@@ -44,9 +44,8 @@ fn all_nodes_are_killed_at_once_with_a_slow_disk_under_the_leader() {
     set("0");
     let library = slow_sync(dir.path());
     let nodes = nodes().flag("--snapshot-log-bytes", 1 << 20);
-    let mut cluster =
-        nodes.with(1, "LD_PRELOAD", &library).with(1, "SLOW_SYNC_FILE", &delay).start(3);
-    lead_with(&mut cluster, 1);
+    let cluster = nodes.with(1, "LD_PRELOAD", &library).with(1, "SLOW_SYNC_FILE", &delay).start(3);
+    cluster.hand_over(Some(1));
     set(SLOW_MS);
     kill_rounds(cluster, rounds(3), |cluster, _| {
         // The leader first: what it has not flushed is on the others.
@@ -55,22 +54,8 @@ fn all_nodes_are_killed_at_once_with_a_slow_disk_under_the_leader() {
         }
         set("0");
         cluster.restart_all();
-        lead_with(cluster, 1);
+        cluster.hand_over(Some(1));
         set(SLOW_MS);
-    });
-}
-
-/// Kills whoever else leads until this one does.
-fn lead_with(cluster: &mut Cluster, wanted: u64) {
-    within(PATIENCE, "the node with the slow disk leads", || {
-        let leader = cluster.leader();
-        if leader == wanted {
-            return Some(());
-        }
-        cluster.kill9(leader);
-        cluster.leader();
-        cluster.restart(leader);
-        None
     });
 }
 

@@ -210,6 +210,32 @@ fn what_must_not_happen_to_members_is_refused_with_a_reason() {
     assert!(refused["detail"].as_str().is_some_and(|text| text.contains("voters")), "{refused}");
 }
 
+/// As when every container of a cluster is made anew.
+#[test]
+fn members_that_all_got_new_addresses_find_each_other() {
+    let mut cluster = nodes().start(3);
+    let held = cluster.client(cluster.leader()).acquire(&ask("r", "a", 600_000)).token();
+    let at: Vec<String> = free_ports(3).iter().map(ToString::to_string).collect();
+    let peers = format!("1={},2={},3={}", at[0], at[1], at[2]);
+    for id in 1..=3 {
+        cluster.kill9(id);
+        cluster.node_mut(id).set_flag("--peers", &peers);
+    }
+    cluster.restart_all();
+    let mut client = cluster.client(cluster.leader());
+    assert_eq!(client.holders("r"), [held]);
+    for (id, at) in (1..).zip(&at) {
+        within(PATIENCE, "the members say where it is", || {
+            seen(&mut client, id).filter(|node| node["peer_addr"] == **at)
+        });
+    }
+    // From here on each of them finds the others by what the members say.
+    let follower = cluster.follower();
+    cluster.kill9(follower);
+    cluster.restart(follower);
+    assert_eq!(cluster.client(follower).holders("r"), [held]);
+}
+
 fn wipe(cluster: &mut Cluster, id: u64) {
     cluster.kill9(id);
     std::fs::remove_dir_all(cluster.node(id).data_dir()).expect("the data can be removed");

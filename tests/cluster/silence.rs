@@ -1,8 +1,8 @@
-//! Followers that are silent for longer than the leader's lease, and for less than an election.
+//! Nodes that are silent for a while, and for less than an election.
 
 use std::time::Duration;
 
-use leasehold_harness::{Client, Cluster, ask, eventually};
+use leasehold_harness::{Client, Cluster, ask, eventually, json, with};
 
 use crate::nodes;
 
@@ -12,6 +12,29 @@ const LEASE: Duration = Duration::from_secs(3);
 const REFUSED_WITHIN: Duration = Duration::from_millis(300);
 /// The machine may be too slow for some of them.
 const ATTEMPTS: usize = 10;
+
+/// Longer than nodes wait for a word about what they have passed on.
+const LOST: Duration = Duration::from_millis(1_500);
+
+/// It is sent to the same leader again, which knows it by its id.
+#[test]
+fn a_wait_through_another_node_outlives_a_moment_without_its_leader() {
+    let cluster = nodes().flag("--raft-profile", "wan").start(3);
+    let (leader, follower) = (cluster.leader(), cluster.follower());
+    let mut client = cluster.client(leader);
+    let held = client.acquire(&ask("q", "a", 60_000)).token();
+    let waits = with(ask("q", "b", 60_000), json!({"wait_ms": 60_000, "request_id": "b"}));
+    let mut waiter = cluster.client(follower);
+    waiter.begin_acquire(&waits);
+    eventually("it stands in line", || client.queue_length("q") == 1);
+
+    cluster.node(leader).freeze();
+    let mut beside = cluster.client(follower);
+    eventually("the leader is lost", || silent_for(&mut beside) > LOST || waiter.has_answer());
+    cluster.node(leader).thaw();
+    client.let_go("q", held);
+    assert!(waiter.finish().token() > held);
+}
 
 #[test]
 fn a_lease_that_has_run_out_is_waited_for_while_the_term_lasts() {
@@ -45,7 +68,7 @@ fn was_waited_for(cluster: &Cluster, resource: &str) -> bool {
     true
 }
 
-/// For how long no quorum has answered this node.
+/// For how long no quorum has answered this node, or its leader has said nothing.
 fn silent_for(client: &mut Client) -> Duration {
     let answer = client.get("/v1/locks?consistency=stale");
     let age = answer.header("leasehold-age-ms").and_then(|age| age.parse().ok());

@@ -182,8 +182,19 @@ fn notes(node: &ClusterNode<'_>, cluster: &Cluster<'_>, newest: u64) -> Vec<Stri
     if node.storage_full == Some(true) {
         notes.push("disk full".to_owned());
     }
+    if profiles_differ(cluster) {
+        let profile = node.raft_profile.as_deref();
+        notes.extend(profile.map(|profile| format!("raft profile {}", shown(profile))));
+    }
     notes.extend(node.clock_ahead_ms.filter(|ms| ms.unsigned_abs() >= CLOCK_OFF_MS).map(clock));
     notes
+}
+
+/// With several in one cluster its elections go wrong.
+fn profiles_differ(cluster: &Cluster<'_>) -> bool {
+    let mut profiles = cluster.nodes.iter().filter_map(|node| node.raft_profile.as_deref());
+    let first = profiles.next();
+    profiles.any(|profile| Some(profile) != first)
 }
 
 fn clock(ahead_ms: i64) -> String {

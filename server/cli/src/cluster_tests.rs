@@ -64,3 +64,14 @@ fn whatever_is_odd_about_a_node_is_noted() {
     assert!(text.contains(note), "{text}");
     assert!(text.contains("no answer\\u{1b}[2J"), "{text}");
 }
+
+#[test]
+fn timing_is_noted_where_it_is_not_the_same() {
+    let profiled = |id, profile: &str| {
+        with(node(id, "follower"), serde_json::json!({ "raft_profile": profile }))
+    };
+    let text = read(Some(1), vec![profiled(1, "lan"), profiled(2, "wan"), node(3, "follower")]);
+    assert!(text.contains("answers; raft profile wan") && text.contains("profile lan"), "{text}");
+    let text = read(Some(1), vec![profiled(1, "lan"), profiled(2, "lan"), node(3, "follower")]);
+    assert!(!text.contains("profile"), "{text}");
+}

@@ -2,9 +2,8 @@
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::failure::{Failure, refusal};
+use crate::failure::{Failure, stream_of};
 use crate::servers::Fault;
-use crate::transport::{Cut, Whole, whole};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
@@ -101,15 +100,7 @@ impl Client {
             .parse()
             .map_err(|error| Failure::Nonsense(format!("not an address: {error}")))?;
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/octet-stream"));
-        let answer = self.inner.transport.open(request).await.map_err(|cut| match cut {
-            Cut::NotSent(detail) => Failure::NotSent(detail),
-            Cut::Sent(detail) => Failure::Unanswered(detail),
-        })?;
-        let (head, body) = answer.into_parts();
-        if !head.status.is_success() {
-            let body = whole(body).await.map_err(Failure::Unanswered)?;
-            return Err(refusal(&Whole { status: head.status, headers: head.headers, body }));
-        }
+        let (head, body) = stream_of(self.inner.transport.open(request).await?).await?;
         let revision = head.headers.get("leasehold-revision");
         let revision = revision.and_then(|text| text.to_str().ok()).map(str::to_owned);
         Ok(Backup { body, silence: self.inner.times.silence, revision })

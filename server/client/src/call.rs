@@ -7,7 +7,7 @@ use crate::clock::BootInstant;
 use crate::error::Error;
 use crate::failure::{Failure, refusal};
 use crate::servers::Turn;
-use crate::transport::{Cut, Whole};
+use crate::transport::Whole;
 use crate::verbs::ms;
 use crate::vigil::FIRST_SHARE;
 use bytes::Bytes;
@@ -240,8 +240,7 @@ impl Client {
         match answered {
             Ok(Ok(whole)) if whole.status.is_success() => Ok(Done { sent, whole }),
             Ok(Ok(whole)) => Err(refusal(&whole)),
-            Ok(Err(Cut::NotSent(detail))) => Err(Failure::NotSent(detail)),
-            Ok(Err(Cut::Sent(detail))) => Err(Failure::Unanswered(detail)),
+            Ok(Err(cut)) => Err(cut.into()),
             // A caller in a hurry says nothing about the server.
             Err(_) if within < patience => {
                 Err(Failure::Unanswered(format!("no answer within {within:?}")))

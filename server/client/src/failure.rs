@@ -3,8 +3,11 @@
 use crate::call::Repeat;
 use crate::error::Error;
 use crate::servers::Fault;
-use crate::transport::Whole;
+use crate::transport::{Cut, Whole, whole};
 use crate::wire::{Code, Problem};
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::http::response::Parts;
 use std::time::Duration;
 
 /// What came of one attempt that was not done.
@@ -109,6 +112,25 @@ impl Failure {
             }
         }
     }
+}
+
+impl From<Cut> for Failure {
+    fn from(cut: Cut) -> Self {
+        match cut {
+            Cut::NotSent(detail) => Self::NotSent(detail),
+            Cut::Sent(detail) => Self::Unanswered(detail),
+        }
+    }
+}
+
+/// The head of an answer whose body is read as it comes, and that body.
+pub(crate) async fn stream_of(answer: Response<Incoming>) -> Result<(Parts, Incoming), Failure> {
+    let (head, body) = answer.into_parts();
+    if head.status.is_success() {
+        return Ok((head, body));
+    }
+    let body = whole(body).await.map_err(Failure::Unanswered)?;
+    Err(refusal(&Whole { status: head.status, headers: head.headers, body }))
 }
 
 /// What an answer that is no success says.

@@ -4,10 +4,9 @@ use crate::backoff;
 use crate::client::Client;
 use crate::encode::with_query;
 use crate::error::Error;
-use crate::failure::{Failure, refusal};
+use crate::failure::{Failure, stream_of};
 use crate::servers::{Fault, Turn};
 use crate::sse::{Block, Parser};
-use crate::transport::{Cut, Whole, whole};
 use crate::wire::{Event, Gap};
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
@@ -270,16 +269,7 @@ impl Reader {
     }
 
     async fn open(&mut self, request: Request<Full<Bytes>>, turn: Turn) -> Result<(), Failure> {
-        let opened = self.client.inner.transport.open(request).await;
-        let answer = opened.map_err(|cut| match cut {
-            Cut::NotSent(detail) => Failure::NotSent(detail),
-            Cut::Sent(detail) => Failure::Unanswered(detail),
-        })?;
-        let (head, body) = answer.into_parts();
-        if !head.status.is_success() {
-            let body = whole(body).await.map_err(Failure::Unanswered)?;
-            return Err(refusal(&Whole { status: head.status, headers: head.headers, body }));
-        }
+        let (head, body) = stream_of(self.client.inner.transport.open(request).await?).await?;
         let text = |name| head.headers.get(name)?.to_str().ok();
         if !text("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
             return Err(Failure::Nonsense("the answer is no stream of events".to_owned()));

@@ -31,9 +31,9 @@ pub(crate) trait Onward: Send + Sync {
     fn age(&self) -> Option<Duration>;
     /// Brings a request to the leader. Dropping the future tells it that the client is gone.
     fn forward(&self, request: Forwarded) -> BoxFuture<'static, Result<ForwardedAnswer, Failure>>;
-    /// Waits until another node leads than `before`, or this one does; says whether that came about
-    /// in time.
-    fn led_anew(&self, before: u64, within: Duration) -> BoxFuture<'static, bool>;
+    /// Waits until what `before` was asked in vain may be asked again, of another node or of the same
+    /// one; says whether that came about in time.
+    fn led_again(&self, before: u64, within: Duration) -> BoxFuture<'static, bool>;
 }
 
 impl Onward for Node {
@@ -54,9 +54,9 @@ impl Onward for Node {
         Box::pin(async move { Self::forward(&node, request).await })
     }
 
-    fn led_anew(&self, before: u64, within: Duration) -> BoxFuture<'static, bool> {
+    fn led_again(&self, before: u64, within: Duration) -> BoxFuture<'static, bool> {
         let node = self.clone();
-        Box::pin(async move { Self::led_anew(&node, Some(before), within).await })
+        Box::pin(async move { Self::led_again(&node, before, within).await })
     }
 }
 
@@ -113,17 +113,20 @@ pub(crate) async fn pass_on(route: &Route, ask: &Ask, leader: u64) -> Result<Pas
 async fn send(route: &Route, ask: &Ask, mut leader: u64) -> Result<Passed, Failure> {
     let unknown = || Failure::OutcomeUnknown { request_id: None };
     let onward = &ask.app.onward;
-    let mut doubt = false;
+    // Set once somebody may have done what was asked.
+    let mut doubt_ends: Option<Instant> = None;
     loop {
         let told = onward.forward(forwarded(ask)).await;
         match told {
             // Of what was sent before, one who cannot serve says nothing.
-            Ok(answer) if doubt && answer.status == 503 => {}
+            Ok(answer) if doubt_ends.is_some() && answer.status == 503 => {}
             Ok(answer) => return Ok(Passed::Answered { leader, answer }),
-            Err(Failure::OutcomeUnknown { .. }) if is_safe_to_repeat(route, ask) => doubt = true,
-            Err(_) if doubt => {}
+            Err(Failure::OutcomeUnknown { .. }) if is_safe_to_repeat(route, ask) => {
+                doubt_ends = Some(Instant::now() + patience(ask));
+            }
+            Err(_) if doubt_ends.is_some() => {}
             // Nothing was sent, and meanwhile somebody else may lead.
-            Err(_) if onward.leads() => return Ok(Passed::Here { doubt }),
+            Err(_) if onward.leads() => return Ok(Passed::Here { doubt: false }),
             Err(failure) => match onward.leader().filter(|now| *now != leader) {
                 Some(now) => {
                     leader = now;
@@ -132,17 +135,19 @@ async fn send(route: &Route, ask: &Ask, mut leader: u64) -> Result<Passed, Failu
                 None => return Err(failure),
             },
         }
-        if !onward.led_anew(leader, patience(ask)).await {
+        let left = doubt_ends.map(|ends| ends.saturating_duration_since(Instant::now()));
+        let left = left.filter(|left| !left.is_zero()).ok_or_else(unknown)?;
+        if !onward.led_again(leader, left).await {
             return Err(unknown());
         }
         if onward.leads() {
-            return Ok(Passed::Here { doubt });
+            return Ok(Passed::Here { doubt: true });
         }
-        leader = onward.leader().ok_or_else(unknown)?;
+        leader = onward.leader().unwrap_or(leader);
     }
 }
 
-/// How long the next leader is waited for.
+/// How long whoever leads next is waited for, or the same leader again.
 fn patience(ask: &Ask) -> Duration {
     let deadline = ask.call.deadline;
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

@@ -254,6 +254,16 @@ async fn what_only_looks_or_is_known_again_by_its_id_is_sent_to_the_next_leader(
 }
 
 #[actix_web::test]
+async fn a_leader_that_was_lost_for_a_moment_is_asked_again() {
+    let unreached = Leader::Fails(5, Failure::NoLeader);
+    let mut alone = alone_with([lost(5), unreached, Leader::Answers(5, answer(200, "{}"))]).await;
+    let told = ask(&alone, post("/v1/acquire-lock", ACQUIRE)).await;
+    assert_eq!((told.status, told.header("leasehold-leader")), (StatusCode::OK, vec!["5"]));
+    assert_eq!(sent(&mut alone), 3);
+    alone.app.node.shutdown().await;
+}
+
+#[actix_web::test]
 async fn everything_else_is_sent_once() {
     let body = r#"{"resource":"r","token":1}"#;
     let once = [

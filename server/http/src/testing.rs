@@ -93,7 +93,7 @@ impl Onward for Others {
         })
     }
 
-    fn led_anew(&self, before: u64, _within: Duration) -> BoxFuture<'static, bool> {
+    fn led_again(&self, before: u64, _within: Duration) -> BoxFuture<'static, bool> {
         assert_eq!(self.leader(), Some(before), "who was asked last");
         let mut leaders = self.leaders.lock().expect("nobody panicked with it");
         let anew = leaders.len() > 1;

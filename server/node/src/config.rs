@@ -52,7 +52,7 @@ pub struct PeerConfig {
     /// The address at which this node is reached, as others are told.
     pub advertise: String,
     /// The members of a new cluster, this node among them: their peer addresses by id. With data
-    /// already there they change nothing.
+    /// already there they found nothing, and are further places at which members are looked for.
     pub founders: BTreeMap<u64, String>,
 }
 
@@ -73,6 +73,34 @@ impl Timing {
     /// Nodes in several towns: a round trip may take a tenth of a second.
     pub const WAN: Self =
         Self { heartbeat_ms: 500, election_min_ms: 2_000, election_max_ms: 3_000 };
+
+    /// The shortest TTL in a cluster, in ms: a change of leader would end a shorter one.
+    #[must_use]
+    pub const fn ttl_min_ms(&self) -> u64 {
+        2 * self.election_max_ms
+    }
+
+    /// What these limits have to become in a cluster, if they are too short for it. Leases that
+    /// live keep what they have.
+    pub(crate) fn raised(&self, limits: &Limits) -> Option<Limits> {
+        let least = self.ttl_min_ms();
+        let raise = || Limits {
+            ttl_min_ms: least,
+            ttl_max_ms: limits.ttl_max_ms.max(least),
+            ..limits.clone()
+        };
+        (limits.ttl_min_ms < least).then(raise)
+    }
+
+    /// The profile that this is, as it stands in the settings.
+    #[must_use]
+    pub fn profile(self) -> Option<&'static str> {
+        match self {
+            Self::LAN => Some("lan"),
+            Self::WAN => Some("wan"),
+            _ => None,
+        }
+    }
 }
 
 impl NodeConfig {

@@ -7,37 +7,48 @@ use crate::answer::Failure;
 use crate::codec::{self, Told};
 use crate::node::Node;
 use crate::peers::{Identity, Line};
+use crate::rounds::{Round, Rounds};
 use crate::runtime;
 use crate::types::Member;
 use openraft::async_runtime::WatchReceiver as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Mutex;
 
 /// The leader needs one round of its own for the answer.
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// How long this node may take to catch up.
 const APPLIED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The connection on which the leader is asked.
+/// Who leads, and where.
+type Leader = (u64, Member);
+/// Up to which entry to read.
+type ReadIndex = Result<u64, Failure>;
+
+/// The way to the task that asks the leader, once for all who read.
 #[derive(Debug)]
-pub(crate) struct FollowerReads {
-    us: Arc<Identity>,
-    line: Mutex<Option<(u64, Member, Line)>>,
-}
+pub(crate) struct FollowerReads(Rounds<Leader, ReadIndex>);
 
 impl FollowerReads {
-    pub(crate) fn new(us: Arc<Identity>) -> Self {
-        Self { us, line: Mutex::new(None) }
+    /// Starts the task; it ends with this.
+    pub(crate) fn start(us: Arc<Identity>) -> Self {
+        Self(Rounds::start(AskLeader { us, line: None }))
     }
+}
 
-    async fn read_index(&self, leader: u64, member: &Member) -> Result<u64, Failure> {
-        let mut kept = self.line.lock().await;
-        if kept.as_ref().is_none_or(|(id, at, _)| *id != leader || at != member) {
-            let line = Line::new(self.us.clone(), leader, member);
-            *kept = Some((leader, member.clone(), line));
+struct AskLeader {
+    us: Arc<Identity>,
+    line: Option<(Leader, Line)>,
+}
+
+impl Round<Leader> for AskLeader {
+    type Answer = ReadIndex;
+
+    async fn make(&mut self, leader: Leader) -> ReadIndex {
+        if self.line.as_ref().is_none_or(|(to, _)| *to != leader) {
+            let line = Line::new(self.us.clone(), leader.0, &leader.1);
+            self.line = Some((leader, line));
         }
-        let Some((.., line)) = kept.as_mut() else { return Err(Failure::NoLeader) };
+        let Some((_, line)) = self.line.as_mut() else { return Err(Failure::NoLeader) };
         match line.call(codec::encode_read_index(), TOLD_WITHIN).await {
             Ok(Told::ReadIndex(index)) => Ok(index),
             Ok(_) => Err(Failure::NoLeader),
@@ -56,8 +67,8 @@ impl Node {
         match self.check_open() {
             Ok(()) => self.inner.confirmer.confirm().await.map(drop),
             Err(Failure::NoLeader) => {
-                let (leader, member) = self.leader_elsewhere().ok_or(Failure::NoLeader)?;
-                let index = self.inner.follower_reads.read_index(leader, &member).await?;
+                let leader = self.leader_elsewhere().ok_or(Failure::NoLeader)?;
+                let index = self.inner.follower_reads.0.ask(leader).await??;
                 self.applied(index).await
             }
             Err(failure) => Err(failure),

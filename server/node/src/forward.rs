@@ -15,6 +15,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// A leader that was lost on the way is asked again after this: it may have been silent for a moment
+/// only, or have come back.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
 /// A request as it is passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarded {
@@ -80,27 +84,32 @@ impl Node {
         self.inner.forwarder.forward(leader, &member, request).await
     }
 
-    /// Waits until another node leads than `before`, or this one does and can answer. Says whether
-    /// that came about in time.
-    pub async fn led_anew(&self, before: Option<u64>, within: Duration) -> bool {
+    /// Waits until what `before` was asked in vain may be asked again: another node leads, or this
+    /// one does and can answer, or after a moment it is `before` that leads, still or again. Says
+    /// whether that came about in time.
+    pub async fn led_again(&self, before: u64, within: Duration) -> bool {
         let mut metrics = self.inner.raft.server_metrics();
         let mut leading = self.inner.leading.clone();
-        let anew = async {
+        let again = async {
+            let before_counts_at = runtime::now() + ASK_AGAIN;
             loop {
-                let other = |leader: &u64| *leader != self.inner.id && Some(*leader) != before;
+                let counts = runtime::now() >= before_counts_at;
+                let other =
+                    |leader: &u64| *leader != self.inner.id && (counts || *leader != before);
                 if self.is_leading() || self.leader().as_ref().is_some_and(other) {
                     return true;
                 }
                 let goes_on = tokio::select! {
                     changed = metrics.changed() => changed.is_ok(),
                     changed = leading.changed() => changed.is_ok(),
+                    () = runtime::sleep(ASK_AGAIN) => true,
                 };
                 if !goes_on {
                     return false;
                 }
             }
         };
-        runtime::timeout_at(runtime::now() + within, anew).await.unwrap_or(false)
+        runtime::timeout_at(runtime::now() + within, again).await.unwrap_or(false)
     }
 
     /// Who answers what other nodes pass on to this one. The first call counts.

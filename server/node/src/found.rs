@@ -7,6 +7,7 @@
 
 use crate::codec::{About, Standing, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
+use crate::membership::stranger;
 use crate::node::{Node, StartError};
 use crate::peers::{Line, LineError, member_of};
 use crate::runtime;
@@ -190,6 +191,9 @@ impl Node {
             return "the log to be applied".to_owned();
         }
         let round = self.inner.survey.round().await;
+        if let Some(leader) = self.stranger_to(&round) {
+            return stranger(leader);
+        }
         let voters = || metrics.membership_config.voter_ids();
         let silent = voters().filter(|id| round.get(id).is_some_and(|one| one.told.is_err()));
         let silent: Vec<u64> = silent.collect();

@@ -148,18 +148,19 @@ impl Leadership {
         self.metrics.leading.set(1);
         tracing::info!(term = leader.term, "leading");
         self.leading.send_replace(Some(leader));
-        runtime::spawn(found(
-            self.shared.clone(),
-            self.batcher.clone(),
-            self.leading.subscribe(),
-            self.seed.clone(),
-        ));
-        let least = 2 * self.timing.election_max_ms;
-        if self.raft.voter_ids().count() > 1 && self.shared.table.read().limits().ttl_min_ms < least
-        {
-            let (shared, batcher) = (self.shared.clone(), self.batcher.clone());
-            runtime::spawn(raise_ttl_min(shared, batcher, self.leading.subscribe(), least));
-        }
+        let order = Order {
+            shared: self.shared.clone(),
+            batcher: self.batcher.clone(),
+            leading: self.leading.subscribe(),
+        };
+        let (seed, timing) = (self.seed.clone(), self.timing);
+        let is_alone = self.raft.voter_ids().count() < 2;
+        runtime::spawn(async move {
+            order.found(seed).await;
+            if !is_alone {
+                order.raise_ttl_min(timing).await;
+            }
+        });
         let raising = Raising {
             raft: self.raft.clone(),
             shared: self.shared.clone(),
@@ -237,48 +238,42 @@ pub(crate) async fn step_down(raft: &crate::Raft, id: u64, of: CommittedLeader) 
     }
 }
 
-/// Gives a new cluster its id and its limits, unless it has them. Whoever leads first does it: the
-/// founder may be gone before its entry is committed.
-async fn found(
+/// What a new leader sees to as long as it leads.
+struct Order {
     shared: Arc<Shared>,
     batcher: Arc<Batcher>,
     leading: watch::Receiver<Option<CommittedLeader>>,
-    seed: Limits,
-) {
-    let cluster = ClusterId(runtime::random());
-    while shared.table.read().cluster().is_none() && leading.borrow().is_some() {
-        let command = Command::Found { cluster, limits: Box::new(seed.clone()) };
-        let (reply, answer) = oneshot::channel();
-        if batcher.push(Class::End, Proposal::new(command, ReplyTo::Once(reply), None)).is_ok() {
-            batcher.kick();
-            let _ = answer.await;
-        } else {
-            runtime::sleep(LOOK_AGAIN).await;
-        }
-    }
 }
 
-/// In a cluster no TTL is shorter than two elections, also after its elections were made longer.
-/// Leases that live keep what they have.
-async fn raise_ttl_min(
-    shared: Arc<Shared>,
-    batcher: Arc<Batcher>,
-    leading: watch::Receiver<Option<CommittedLeader>>,
-    least: u64,
-) {
-    while leading.borrow().is_some() {
-        let limits = Limits::clone(shared.table.read().limits());
-        let founded = shared.table.read().cluster().is_some();
-        if founded && limits.ttl_min_ms >= least {
-            return;
+impl Order {
+    fn leads(&self) -> bool {
+        self.leading.borrow().is_some()
+    }
+
+    /// Gives a new cluster its id and its limits, unless it has them. Whoever leads first does it:
+    /// the founder may be gone before its entry is committed.
+    async fn found(&self, seed: Limits) {
+        let cluster = ClusterId(runtime::random());
+        while self.shared.table.read().cluster().is_none() && self.leads() {
+            self.offer(Command::Found { cluster, limits: Box::new(seed.clone()) }).await;
         }
-        let raised =
-            Limits { ttl_min_ms: least, ttl_max_ms: limits.ttl_max_ms.max(least), ..limits };
-        let command = Command::SetLimits(Box::new(raised));
+    }
+
+    /// The limits suit the cluster, also after its elections were made longer.
+    async fn raise_ttl_min(&self, timing: Timing) {
+        while self.leads() {
+            let raised = timing.raised(self.shared.table.read().limits());
+            let Some(raised) = raised else { return };
+            self.offer(Command::SetLimits(Box::new(raised))).await;
+        }
+    }
+
+    /// Returns when it was answered, or when it is time to offer it again.
+    async fn offer(&self, command: Command) {
         let (reply, answer) = oneshot::channel();
         let proposal = Proposal::new(command, ReplyTo::Once(reply), None);
-        if founded && batcher.push(Class::End, proposal).is_ok() {
-            batcher.kick();
+        if self.batcher.push(Class::End, proposal).is_ok() {
+            self.batcher.kick();
             let _ = answer.await;
         } else {
             runtime::sleep(LOOK_AGAIN).await;

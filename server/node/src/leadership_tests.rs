@@ -102,6 +102,20 @@ async fn a_dead_leader_is_not_named_although_nobody_else_can_be_elected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_goes_on_may_be_asked_again_and_one_that_is_lost_may_not() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let node = cluster.nodes[&others(&cluster, leader)[0]].clone();
+    assert!(node.led_again(leader, Duration::from_secs(60)).await);
+    for id in others(&cluster, node.inner.id) {
+        cluster.stop(id).await;
+    }
+    until(|| node.leader().is_none()).await;
+    assert!(!node.led_again(leader, Duration::from_millis(300)).await);
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_goes_to_whom_it_is_given() {
     let cluster = Cluster::of(3).await;
     let leader = cluster.leader().await;

@@ -20,6 +20,7 @@
 //! | `follower_reads` | linearizable reads on a node that does not lead |
 //! | `level` | which commands the log may hold while members run different releases |
 //! | `digests` | whether the nodes have the same state |
+//! | `rounds` | work that is done once for all who asked before it began |
 //! | `confirm`, `leadership` | the quorum's word; gaining and losing leadership |
 //! | [`TransferError`] (`transfer`) | handing leadership over |
 //! | `contact` | how lately this node was in touch with the others |
@@ -66,6 +67,7 @@ mod read;
 mod release;
 mod renew;
 mod reserve;
+mod rounds;
 mod runtime;
 mod state;
 mod stats;

@@ -210,6 +210,7 @@ impl Node {
             version: config.version.clone(),
             commit: config.commit.clone(),
             commands: config.commands,
+            timing: config.timing,
         };
         if let Some(listener) = listener {
             let host = Host {
@@ -248,6 +249,7 @@ impl Node {
     /// [`StartError`] says why the node has no place in the cluster.
     pub async fn take_part(&self, config: &NodeConfig) -> Result<(), StartError> {
         self.found_or_recover(config).await?;
+        self.note_membership();
         self.inner.place.take();
         self.tell_state(config);
         Ok(())
@@ -300,7 +302,7 @@ impl Node {
             confirmer,
             answers,
             forwarder: Forwarder::new(identity.clone()),
-            follower_reads: FollowerReads::new(identity.clone()),
+            follower_reads: FollowerReads::start(identity.clone()),
             history: opened.history.clone(),
             metrics,
             contact,

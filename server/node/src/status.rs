@@ -5,6 +5,7 @@
 //! cluster costs it no more than one.
 
 use crate::codec::{self, Report, Told};
+use crate::config::Timing;
 use crate::membership::Members;
 use crate::metrics::Metrics;
 use crate::node::Node;
@@ -119,6 +120,8 @@ pub struct NodeStatus {
     pub wall_clock_ms: u64,
     /// What it waits for before it serves; nothing once it does.
     pub waits_for: Option<String>,
+    /// Its Raft timing; nothing from a release that does not tell it.
+    pub timing: Option<Timing>,
 }
 
 /// How a node stands in Raft.
@@ -161,6 +164,7 @@ pub(crate) struct Reporter {
     pub(crate) commit: String,
     /// The highest version of commands that it applies.
     pub(crate) commands: u16,
+    pub(crate) timing: Timing,
 }
 
 impl Reporter {
@@ -184,6 +188,7 @@ impl Reporter {
             storage_full: self.reserve.is_needed(),
             wall_clock_ms: runtime::wall_clock_ms(),
             waits_for: self.place.waits_for(),
+            timing: Some(self.timing),
         };
         let settled = raft.membership_config.log_id() == raft.committed_membership_config.log_id();
         // While a change is not committed nobody can tell who belongs here.

@@ -76,7 +76,7 @@ pub const KEYS: &[Key] = &[
         "peers",
         "ID=ADDR,...",
         "",
-        "Founders of a new cluster with their peer addresses, the same on each of them",
+        "Founders of a new cluster with their peer addresses, the same on each; later where members may be",
     ),
     key(
         "join",

@@ -92,7 +92,7 @@ impl Reader<'_> {
         if node.peers.is_none() {
             return;
         }
-        let least = 2 * node.timing.election_max_ms;
+        let least = node.timing.ttl_min_ms();
         if node.limits.ttl_min_ms >= least {
             return;
         }

@@ -59,6 +59,9 @@ pub struct ClusterNode<'a> {
     /// The highest version of commands that it applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commands_version: Option<u16>,
+    /// Its Raft timing, `lan` or `wan`, which has to be the same on each node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raft_profile: Option<Cow<'a, str>>,
     /// How long it has been running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uptime_ms: Option<u64>,

@@ -1,12 +1,12 @@
 //! Several real nodes that form one cluster, each a process of its own.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use crate::{Book, Client, Network, Server, within};
+use crate::{Book, Client, Network, Server, free_ports, json, within};
 
 /// An election takes two seconds at most on an idle machine.
 const LEADER_PATIENCE: Duration = Duration::from_secs(60);
@@ -239,6 +239,24 @@ impl Cluster {
         within(LEADER_PATIENCE, "a node leads", || ids.iter().copied().find(|id| self.leads(*id)))
     }
 
+    /// Lets another node lead, this one if it is named, while the one that led goes on.
+    #[track_caller]
+    pub fn hand_over(&self, to: Option<u64>) {
+        let before = self.leader();
+        let is_done = |leader| to.map_or(leader != before, |to| leader == to);
+        let body = to.map_or_else(|| json!({}), |to| json!({ "to": to }));
+        within(LEADER_PATIENCE, "leadership is handed over", || {
+            let leader = self.leader();
+            if is_done(leader) {
+                return Some(());
+            }
+            // Whether it came about shows; the answer may say that nobody knows.
+            let client = Client::try_new(self.node(leader).addr());
+            let _ = client.and_then(|mut to| to.try_post("/v1/cluster/transfer", &body));
+            None
+        });
+    }
+
     /// An empty node that was told of the same founders, and of itself as one more.
     pub fn stranger(&self, id: u64) -> crate::Builder {
         let at = free_ports(1)[0];
@@ -269,23 +287,6 @@ impl Cluster {
             String::from_utf8_lossy(&answer.body).contains("\nleasehold_leading 1\n")
         })
     }
-}
-
-/// Addresses that were free a moment ago, and are not among those that the system gives to whoever
-/// connects: until a node listens there, another test may have made many connections.
-pub fn free_ports(count: u64) -> Vec<SocketAddr> {
-    let free = || {
-        let tried = (0..1_000).map(|_| u16::try_from(random_below(12_000)).unwrap_or(0) + 20_000);
-        let mut bound = tried.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
-        bound.next().expect("a free port")
-    };
-    let held: Vec<TcpListener> = (0..count).map(|_| free()).collect();
-    held.iter().map(|port| port.local_addr().expect("it is bound")).collect()
-}
-
-fn random_below(bound: u64) -> u64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    RandomState::new().hash_one(std::process::id()) % bound
 }
 
 /// A library that makes every sync of whoever is started with it take longer, built with the C

@@ -1,13 +1,14 @@
 //! An nginx of its own for a test: storage that speaks HTTP, with the methods of WebDAV.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::ports::free_port;
 use crate::{certificate, within};
 
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -137,9 +138,4 @@ http {{
 }}
 "
     )
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-    listener.local_addr().expect("it is bound").port()
 }

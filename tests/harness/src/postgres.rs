@@ -5,7 +5,6 @@
 //! that is installed.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use rustix::process::{Signal, geteuid};
 use tempfile::TempDir;
 
 use crate::certificate::{self, CERTIFICATE, KEY};
+use crate::ports::free_port;
 use crate::process::{children, lives, signal};
 use crate::{eventually, within};
 
@@ -258,9 +258,4 @@ fn copy(from: &Path, to: &Path) {
 fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");
-    listener.local_addr().expect("it is bound").port()
 }

@@ -55,6 +55,7 @@ pub fn signal(pid: u32, signal: Signal) {
 
 /// Stops a process, and returns once none of its threads runs any more: until each has seen the
 /// signal, those that sleep may still wake up and work.
+#[track_caller]
 pub fn freeze(pid: u32) {
     signal(pid, Signal::STOP);
     eventually("every thread is stopped", || {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,6 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::certificate::{self, CERTIFICATE, KEY};
+use crate::ports::free_port;
+use crate::process;
 use crate::within;
 
 /// A loaded machine may take seconds for a start that takes a tenth of one when it is idle.
@@ -145,11 +147,7 @@ impl Redis {
     /// Stops it from doing anything, while its sockets go on taking in what clients send.
     #[track_caller]
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
-        let pid = self.pid();
-        within(START_PATIENCE, "the process stops", || {
-            (crate::process::state(pid) == Some('T')).then_some(())
-        });
+        process::freeze(self.pid());
     }
 
     /// Lets it go on.
@@ -247,11 +245,6 @@ impl Drop for Process {
             eprintln!("--- what Redis said ---\n{}", self.said());
         }
     }
-}
-
-fn free_port() -> u16 {
-    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-    probe.local_addr().expect("a bound socket has an address").port()
 }
 
 /// A server that still loads its data answers with an error instead.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{Client, within};
+use crate::{Client, process, within};
 
 /// A loaded machine may take seconds for a start that takes a tenth of one when it is idle.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -247,13 +247,7 @@ impl Server {
     /// Stops all its threads, as a suspended machine would.
     #[track_caller]
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
-        let stat = format!("/proc/{}/stat", self.pid());
-        within(START_PATIENCE, "the process stops", || {
-            let stat = fs::read_to_string(&stat).ok()?;
-            let state = stat.rsplit_once(") ")?.1.chars().next()?;
-            (state == 'T').then_some(())
-        });
+        process::freeze(self.pid());
     }
 
     /// Lets it go on.

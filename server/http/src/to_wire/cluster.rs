@@ -29,6 +29,7 @@ fn node(view: &NodeView) -> wire::ClusterNode<'_> {
         version: view.version.as_deref().map(Into::into),
         commit: status.map(|status| &*status.commit).filter(|it| !it.is_empty()).map(Into::into),
         commands_version: status.map(|status| status.commands),
+        raft_profile: status.and_then(|status| status.timing?.profile()).map(Into::into),
         uptime_ms: status.map(|status| status.uptime_ms),
         disk_free_bytes: status.map(|status| status.disk_free_bytes),
         storage_full: status.map(|status| status.storage_full),

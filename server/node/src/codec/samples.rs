@@ -436,6 +436,7 @@ pub(crate) fn report() -> super::Report {
         storage_full: true,
         wall_clock_ms: AT_MS,
         waits_for: Some("a leader and its log".to_owned()),
+        timing: Some(crate::config::Timing::WAN),
     };
     let lives = (1..=4).map(|id| (id, u128::from(id) << 100)).collect();
     super::Report {

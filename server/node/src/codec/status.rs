@@ -7,6 +7,7 @@ use super::peer::MESSAGE;
 use super::raft::{StoredLogId, log_id_in, log_id_out};
 use super::{DecodeError, peer, write_bare};
 use crate::codec::About;
+use crate::config::Timing;
 use crate::membership::Members;
 use crate::status::{NodeStatus, RaftState};
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,14 @@ struct SentReport {
     members: Vec<(u64, [u8; 16])>,
 }
 
+/// What came later.
+#[derive(Serialize, Deserialize)]
+struct SentTiming {
+    heartbeat_ms: u64,
+    election_min_ms: u64,
+    election_max_ms: u64,
+}
+
 #[derive(Serialize, Deserialize, Clone, Copy)]
 enum SentState {
     Learner,
@@ -85,12 +94,15 @@ pub(super) fn status_out(report: &Report) -> Vec<u8> {
     };
     let mut out = Vec::new();
     write_bare(&sent, &mut out);
+    if let Some(Timing { heartbeat_ms, election_min_ms, election_max_ms }) = status.timing {
+        write_bare(&SentTiming { heartbeat_ms, election_min_ms, election_max_ms }, &mut out);
+    }
     out
 }
 
 pub(super) fn status_in(bytes: &[u8]) -> Result<Report, DecodeError> {
     let malformed = |cause| DecodeError::Malformed { what: MESSAGE.what, cause };
-    let (sent, _newer): (SentReport, _) = postcard::take_from_bytes(bytes).map_err(malformed)?;
+    let (sent, later): (SentReport, _) = postcard::take_from_bytes(bytes).map_err(malformed)?;
     let status = NodeStatus {
         version: short(&sent.version),
         commit: short(&sent.commit),
@@ -109,10 +121,21 @@ pub(super) fn status_in(bytes: &[u8]) -> Result<Report, DecodeError> {
         storage_full: sent.storage_full,
         wall_clock_ms: sent.wall_clock_ms,
         waits_for: sent.waits_for.as_deref().map(short),
+        timing: timing_in(later).map_err(malformed)?,
     };
     let lives = sent.members.into_iter().map(|(id, life)| (id, u128::from_be_bytes(life)));
     let members = Members { at: sent.members_at.map(log_id_in), lives: lives.collect() };
     Ok(Report { status, members })
+}
+
+/// An earlier version says nothing of it.
+fn timing_in(later: &[u8]) -> Result<Option<Timing>, postcard::Error> {
+    if later.is_empty() {
+        return Ok(None);
+    }
+    let (sent, _newer): (SentTiming, _) = postcard::take_from_bytes(later)?;
+    let SentTiming { heartbeat_ms, election_min_ms, election_max_ms } = sent;
+    Ok(Some(Timing { heartbeat_ms, election_min_ms, election_max_ms }))
 }
 
 /// A question about it.
@@ -155,7 +178,12 @@ mod tests {
         bytes.extend_from_slice(b"of a later version");
         assert_eq!(status_in(&bytes).expect("the known part is whole"), samples::report());
         let known = status_out(&samples::report()).len();
-        assert!((0..known).all(|at| status_in(&bytes[..at]).is_err()), "no part may be missing");
+        let mut earlier = samples::report();
+        earlier.status.timing = None;
+        let first = status_out(&earlier).len();
+        assert_eq!(status_in(&bytes[..first]).expect("an earlier version"), earlier);
+        let mut cut = (0..known).filter(|at| *at != first);
+        assert!(cut.all(|at| status_in(&bytes[..at]).is_err()), "no part may be missing");
     }
 
     #[test]

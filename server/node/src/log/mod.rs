@@ -43,6 +43,7 @@ use parking_lot::Mutex;
 use queue::{Op, Queue};
 use redb::Database;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tables::Found;
@@ -104,6 +105,8 @@ struct View {
     vote: Mutex<Option<Vote>>,
     /// The newest `committed` that was saved or found.
     committed: Mutex<Option<LogId>>,
+    /// The node is known to have been a member of its cluster.
+    was_member: AtomicBool,
 }
 
 impl LogStore {
@@ -116,6 +119,7 @@ impl LogStore {
             growth: Mutex::new(found.growth),
             vote: Mutex::new(found.vote),
             committed: Mutex::new(found.committed),
+            was_member: AtomicBool::new(found.was_member),
         });
         let fatal = setup.fatal.clone();
         let writer = Writer::new(
@@ -138,6 +142,20 @@ impl LogStore {
 
     pub(crate) fn last_index(&self) -> Option<u64> {
         self.core.view.tail.lock().last().map(|id| id.index)
+    }
+
+    /// Keeps with the votes that the node is a member of its cluster. The first call writes.
+    pub(crate) fn note_member(&self) {
+        if !self.core.view.was_member.swap(true, Ordering::Relaxed)
+            && let Err(error) = self.submit(Op::Member)
+        {
+            tracing::debug!(%error, "it is not kept that this node is a member");
+        }
+    }
+
+    /// Whether the node is known to have been a member, in this run or one before.
+    pub(crate) fn was_member(&self) -> bool {
+        self.core.view.was_member.load(Ordering::Relaxed)
     }
 
     /// Requests that no transaction has taken up yet.

@@ -19,6 +19,8 @@ pub(super) enum Op {
     },
     /// In line with the appends, so that what it names was written before it.
     Committed(LogId),
+    /// The node is a member of its cluster.
+    Member,
     TruncateAfter(Option<LogId>),
     Purge(LogId),
 }
@@ -34,7 +36,7 @@ impl Op {
         match self {
             Self::Append { done, .. } => done.io_completed(Err(fault.to_io())),
             Self::Vote { done, .. } => drop(done.send(Err(fault.to_io()))),
-            Self::Committed(_) | Self::TruncateAfter(_) | Self::Purge(_) => {}
+            Self::Committed(_) | Self::Member | Self::TruncateAfter(_) | Self::Purge(_) => {}
         }
     }
 }

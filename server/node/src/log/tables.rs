@@ -9,7 +9,7 @@ use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
 /// Entries by index. Values: see `codec::entry`.
 pub(crate) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
-/// `vote`, `committed`, `purged`; `incarnation`, `node`.
+/// `vote`, `committed`, `purged`; `incarnation`, `node`, `member`.
 pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 
 pub(crate) const VOTE: &str = "vote";
@@ -19,6 +19,8 @@ pub(crate) const PURGED: &str = "purged";
 const INCARNATION: &str = "incarnation";
 /// The id under which the node has voted.
 const NODE: &str = "node";
+/// There once the node has seen itself among the members of its cluster.
+pub(crate) const MEMBER: &str = "member";
 
 /// What a log file held when it was opened.
 #[derive(Debug, Default)]
@@ -27,6 +29,8 @@ pub(crate) struct Found {
     pub(crate) incarnation: u128,
     /// The node's id, once it has run.
     pub(crate) node: Option<u64>,
+    /// It is known to have been a member of its cluster.
+    pub(crate) was_member: bool,
     pub(crate) vote: Option<Vote>,
     pub(crate) committed: Option<LogId>,
     pub(crate) purged: Option<LogId>,
@@ -140,6 +144,7 @@ pub(crate) fn load(db: &impl ReadableDatabase) -> Result<Found, LogFileError> {
     let mut found = Found {
         incarnation: incarnation.ok_or(LogFileError::Identity { what: INCARNATION })?,
         node: bytes(&meta, NODE)?.map(u64::from_be_bytes),
+        was_member: meta.get(MEMBER)?.is_some(),
         vote,
         purged,
         durable: Durable::new(purged),

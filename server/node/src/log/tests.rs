@@ -48,6 +48,8 @@ async fn read(log: &mut LogStore, range: std::ops::Range<u64>) -> Vec<Entry> {
 async fn what_was_acknowledged_is_there_after_a_restart() {
     let dir = dir();
     let mut opened = open_dir(dir.path());
+    assert!(!opened.log.was_member());
+    opened.log.note_member();
     opened.log.save_vote(&vote()).await.expect("votes are saved");
     append(&mut opened.log, entries(1..200)).await.expect("entries are saved");
     opened.log.save_committed(Some(log_id(1, 150))).await.expect("kept in line");
@@ -56,6 +58,7 @@ async fn what_was_acknowledged_is_there_after_a_restart() {
 
     let mut opened = open_dir(dir.path());
     let mut reader = opened.log.get_log_reader().await;
+    assert!(opened.log.was_member());
     assert_eq!(reader.read_vote().await.expect("readable"), Some(vote()));
     assert_eq!(opened.log.read_committed().await.expect("readable"), Some(log_id(1, 150)));
     assert_eq!(log_state(&mut opened.log).await.last_log_id, Some(log_id(1, 199)));

@@ -5,7 +5,7 @@
 use super::cut::{Cut, Waiting};
 use super::queue::{Op, Queue, Queued, Woken};
 use super::runs::Durable;
-use super::tables::{COMMITTED, LOG, META, PURGED, VOTE};
+use super::tables::{COMMITTED, LOG, MEMBER, META, PURGED, VOTE};
 use super::{FILE, LogSetup, View};
 use crate::codec;
 use crate::fatal::{Sentinel, StorageFault};
@@ -127,6 +127,7 @@ impl Writer {
                 meta.insert(VOTE, codec::encode_vote(&vote).as_slice())?;
             }
             Op::Committed(id) => cut.committed = Some(id),
+            Op::Member => drop(meta.insert(MEMBER, [].as_slice())?),
             Op::TruncateAfter(keep) => {
                 let next = keep.map_or(0, |id| id.index + 1);
                 log.retain_in(next.., |_, _| false)?;

@@ -5,6 +5,7 @@
 //! | `add`, `promote`, `remove` | one change a file: what it asks for, and what it refuses |
 //! | `refusal` | why a change is not made |
 //! | `upkeep` | the task that notices what changes by itself: addresses, the own removal |
+//! | `moved` | which addresses are entered anew |
 //!
 //! Every change is one log entry that moves at most one voter, so any quorum before it and any
 //! quorum after it have a node in common, and a leader that dies in the middle leaves nothing half
@@ -15,13 +16,14 @@
 //! leader first commits an entry of its own term.
 
 mod add;
+mod moved;
 mod promote;
 mod refusal;
 mod remove;
 mod upkeep;
 
 pub use refusal::MembershipError;
-pub(crate) use upkeep::Upkeep;
+pub(crate) use upkeep::{Upkeep, stranger};
 
 use crate::node::{ANSWER_WITHIN, Node};
 use crate::runtime;

@@ -3,7 +3,7 @@
 use super::MembershipError;
 use crate::node::Node;
 use crate::propose::Class;
-use leasehold_core::{Command, Limits};
+use leasehold_core::Command;
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeSet;
 
@@ -52,16 +52,11 @@ impl Node {
         Ok(())
     }
 
-    /// In a cluster no TTL is shorter than two elections: a change of leader would end it. Leases
-    /// that live keep what they have.
+    /// Before there are two voters, the limits suit a cluster.
     async fn raise_ttl_min(&self, voters: &BTreeSet<u64>) -> Result<(), MembershipError> {
-        let least = 2 * self.inner.timing.election_max_ms;
-        let limits = self.limits();
-        if voters.len() < 2 || limits.ttl_min_ms >= least {
-            return Ok(());
-        }
-        let raised =
-            Limits { ttl_min_ms: least, ttl_max_ms: limits.ttl_max_ms.max(least), ..limits };
+        let raised = self.inner.timing.raised(&self.limits()).filter(|_| voters.len() > 1);
+        let Some(raised) = raised else { return Ok(()) };
+        let least = raised.ttl_min_ms;
         let command = Command::SetLimits(Box::new(raised));
         match self.ask(Class::End, command, None).await {
             Ok(_) => {

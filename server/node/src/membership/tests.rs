@@ -1,11 +1,12 @@
 //! Nodes in one process that join, get a vote, move and leave.
 
 use super::MembershipError;
-use crate::config::NodeConfig;
+use crate::config::{NodeConfig, Timing};
 use crate::node::Node;
 use crate::peers::tests::{Cluster, caught_up, free_port, open, start, token};
 use crate::runtime;
-use crate::status::NodeRole;
+use crate::status::{NodeRole, NodeView};
+use openraft::async_runtime::WatchReceiver as _;
 use std::future::Future;
 use std::net::TcpListener;
 use std::time::Duration;
@@ -69,6 +70,9 @@ async fn one_node_grows_into_three_that_outlive_it() {
     let expected =
         [(1, NodeRole::Leader, true), (2, NodeRole::Follower, true), (3, NodeRole::Follower, true)];
     assert_eq!(roles(two).await, expected);
+    let view = two.cluster_view().await;
+    let timing = |node: &NodeView| node.status.as_ref().and_then(|status| status.timing);
+    assert!(view.nodes.iter().all(|node| timing(node) == Some(Timing::LAN)), "{view:?}");
 
     let gone = cluster.nodes.remove(&1).expect("it is one of them");
     gone.shutdown().await;
@@ -193,6 +197,11 @@ async fn a_dead_node_is_replaced_and_no_live_one_given_up_for_it() {
     let voters: Vec<u64> = view.nodes.iter().filter(|one| one.voter).map(|one| one.id).collect();
     assert_eq!(voters.len(), 3);
     assert!(voters.contains(&new) && !voters.contains(&dead), "{voters:?}");
+    until("what the dead one said of itself is forgotten", || async {
+        let told = node.inner.identity.told();
+        told.contains_key(&new) && !told.contains_key(&dead)
+    })
+    .await;
     cluster.shutdown().await;
 }
 
@@ -221,5 +230,73 @@ async fn a_member_that_moves_is_found_again() {
     })
     .await;
     cluster.nodes.insert(moving, node);
+    cluster.shutdown().await;
+}
+
+async fn addresses(node: &Node) -> Vec<String> {
+    node.cluster_view().await.nodes.into_iter().map(|node| node.peer_addr).collect()
+}
+
+/// With all of them elsewhere, only the settings say where they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_all_changed_places_find_each_other() {
+    let mut cluster = Cluster::of(3).await;
+    let held = token(&cluster.nodes[&cluster.leader().await], "r/1").await;
+    for id in 1..=3 {
+        cluster.stop(id).await;
+    }
+    let old = cluster.founders.clone();
+    cluster.founders = [(1, 2), (2, 3), (3, 1)].map(|(id, at)| (id, old[&at].clone())).into();
+    let starting = runtime::timeout_at(runtime::now() + PATIENCE, cluster.start_again());
+    starting.await.expect("they find each other");
+    let leader = cluster.leader().await;
+    assert!(token(&cluster.nodes[&leader], "r/2").await > held);
+    let now: Vec<String> = cluster.founders.values().cloned().collect();
+    until("the members say where they are", || async {
+        addresses(&cluster.nodes[&leader]).await == now
+    })
+    .await;
+    cluster.shutdown().await;
+}
+
+/// The leader that was adding it is lost before the others have heard of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_adding_was_never_decided_waits_and_was_not_removed() {
+    // A leader without a quorum leads for long enough to tell the new node.
+    let patient = |config: &mut NodeConfig| config.timing = Timing::WAN;
+    let mut cluster = Cluster::adjusted(3, 262_144, patient).await;
+    let leader = cluster.leader().await;
+    let others: Vec<u64> = cluster.nodes.keys().copied().filter(|id| *id != leader).collect();
+    let config = cluster.newcomer();
+    let new = open(&config).await;
+    for id in &others {
+        cluster.stop(*id).await;
+    }
+    let gone = cluster.nodes.remove(&leader).expect("it is one of them");
+    let adding = gone.inner_raft().add_learner(4, new.inner.identity.member(), false);
+    let hears = until("it is told of itself", || async {
+        let raft = new.inner_raft().server_metrics();
+        raft.borrow_watched().membership_config.get_node(&4).is_some()
+    });
+    tokio::select! {
+        added = adding => panic!("there is no quorum: {added:?}"),
+        () = hears => {}
+    }
+    gone.shutdown().await;
+    drop(gone);
+    let [one, two] = [others[0], others[1]].map(|id| start(cluster.config(id)));
+    let (one, two) = tokio::join!(one, two);
+    cluster.nodes.extend([(others[0], one), (others[1], two)]);
+    cluster.leader().await;
+
+    let waits = until("it is told that it is no member", || async {
+        new.waits_for().is_some_and(|what| what.contains("does not count it among the members"))
+    });
+    tokio::select! {
+        placed = new.take_part(&config) => panic!("it has no place: {placed:?}"),
+        removed = new.removed() => panic!("it never was a member: {removed}"),
+        () = waits => {}
+    }
+    new.shutdown().await;
     cluster.shutdown().await;
 }

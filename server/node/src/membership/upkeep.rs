@@ -1,16 +1,18 @@
 //! What changes without an operator: addresses of members that moved, and the own membership.
 //!
 //! A removed node gets no more entries, often not even the one that removes it. So each node asks
-//! the others now and then how they are, and is told with it which members they know: one that is
-//! missing there, by an entry newer than its own, has been removed.
+//! the others now and then how they are, and is told with it which members they know: one that was a
+//! member, and is missing there by an entry newer than its own, has been removed. One that never was
+//! a member waits: whoever took it in was lost before anybody else had agreed.
 
 use super::Members;
+use super::moved::moved;
 use crate::codec::Report;
+use crate::config::Timing;
 use crate::node::Node;
 use crate::place::Removed;
 use crate::runtime;
 use crate::status::{Answered, RaftState};
-use crate::types::Member;
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::Precondition;
@@ -30,11 +32,16 @@ pub(crate) struct Upkeep {
     was_member: bool,
     /// The other members when they were last asked.
     asked: Vec<u64>,
+    /// A leader has been heard that does not know this node.
+    is_stranger: bool,
+    /// Those whose timing is another, as was said already.
+    other_timing: BTreeMap<u64, Timing>,
 }
 
 impl Upkeep {
     pub(crate) fn new(node: Node) -> Self {
-        Self { node, was_member: false, asked: Vec::new() }
+        let (asked, other_timing) = (Vec::new(), BTreeMap::new());
+        Self { node, was_member: false, asked, is_stranger: false, other_timing }
     }
 
     /// Runs until the node stops.
@@ -61,8 +68,7 @@ impl Upkeep {
         let voters = server.membership_config.voter_ids().count();
         let members = server.membership_config.nodes().count();
         inner.metrics.members(voters, members - voters, server.state.into());
-        let ours = inner.identity.member().incarnation;
-        let is_member = Members::of(&inner.shared.membership()).has(inner.id, ours);
+        let is_member = self.node.note_membership();
         // A leader that is removed first sees to it that another one is there.
         if self.was_member && !is_member && !inner.raft.is_leader() {
             self.removed(None);
@@ -73,14 +79,16 @@ impl Upkeep {
     /// What the others say.
     async fn ask(&mut self) {
         let round = self.node.inner.survey.round().await;
-        let own = self.own();
+        let own = self.node.own();
         for (id, answered) in round.iter() {
-            if let Ok((report, _)) = &answered.told
-                && own.is_removed_by(report)
-            {
-                self.removed(Some(*id));
+            if let Ok((report, _)) = &answered.told {
+                if own.is_removed_by(report) {
+                    self.removed(Some(*id));
+                }
+                self.compare_timing(*id, report);
             }
         }
+        self.tell_stranger(&round);
         self.count(&round);
         if self.node.is_leading() {
             self.update_addresses().await;
@@ -97,14 +105,29 @@ impl Upkeep {
         self.asked = round.keys().copied().collect();
     }
 
-    fn own(&self) -> Own {
-        let inner = &self.node.inner;
-        let server = inner.raft.server_metrics().borrow_watched().clone();
-        Own {
-            id: inner.id,
-            life: inner.identity.member().incarnation,
-            term: server.vote.leader_id.term,
-            known: Members::of(&server.membership_config),
+    /// Says it once when whoever leads does not know this node.
+    fn tell_stranger(&mut self, round: &BTreeMap<u64, Answered>) {
+        let to = self.node.stranger_to(round);
+        if let Some(id) = to.filter(|_| !self.is_stranger) {
+            tracing::warn!("waiting for {}", stranger(id));
+        }
+        self.is_stranger = to.is_some();
+    }
+
+    /// Elections go wrong where one node is patient for less long than another is silent.
+    fn compare_timing(&mut self, id: u64, report: &Report) {
+        let own = self.node.inner.timing;
+        let Some(theirs) = report.status.timing.filter(|theirs| *theirs != own) else {
+            self.other_timing.remove(&id);
+            return;
+        };
+        if self.other_timing.insert(id, theirs) != Some(theirs) {
+            tracing::warn!(
+                node = id,
+                ?theirs,
+                ?own,
+                "another raft_profile: it has to be the same on each node of a cluster"
+            );
         }
     }
 
@@ -119,7 +142,9 @@ impl Upkeep {
     /// Enters where members are now, if that is not where they were.
     async fn update_addresses(&self) {
         let Ok(base) = self.node.base() else { return };
-        let moved = self.moved(&base.nodes);
+        let mut told = self.node.inner.identity.told();
+        told.insert(self.node.inner.id, self.node.inner.identity.member());
+        let moved = moved(&base.nodes, told);
         if moved.is_empty() {
             return;
         }
@@ -137,29 +162,53 @@ impl Upkeep {
             None => tracing::debug!(change = what, "members not changed yet"),
         }
     }
+}
 
-    /// Members, this node included, that are elsewhere than `nodes` says.
-    fn moved(&self, nodes: &BTreeMap<u64, Member>) -> BTreeMap<u64, Member> {
-        let inner = &self.node.inner;
-        let mut told = inner.identity.told();
-        told.insert(inner.id, inner.identity.member());
-        told.retain(|id, now| {
-            let taken = nodes.iter().any(|(other, one)| other != id && one.peer == now.peer);
-            // Outgoing connections work without a listener, so even a leader may have lost its.
-            let unknown = |known: &Member| now.peer.is_empty() && !known.peer.is_empty();
-            let is_new = |known: &Member| {
-                known.incarnation == now.incarnation && known != now && !unknown(known)
-            };
-            !taken && nodes.get(id).is_some_and(is_new)
-        });
-        told
+impl Node {
+    /// Whether this node is a member by what is committed. If it is, that is kept for good.
+    pub(crate) fn note_membership(&self) -> bool {
+        let life = self.inner.identity.member().incarnation;
+        let is_member = Members::of(&self.inner.shared.membership()).has(self.inner.id, life);
+        if is_member {
+            self.inner.identity.note_membership();
+        }
+        is_member
     }
+
+    fn own(&self) -> Own {
+        let server = self.inner.raft.server_metrics().borrow_watched().clone();
+        Own {
+            id: self.inner.id,
+            life: self.inner.identity.member().incarnation,
+            was_member: self.inner.identity.was_member(),
+            term: server.vote.leader_id.term,
+            known: Members::of(&server.membership_config),
+        }
+    }
+
+    /// The leader in whose eyes this node is no member, if it never was one.
+    pub(crate) fn stranger_to(&self, round: &BTreeMap<u64, Answered>) -> Option<u64> {
+        let own = self.own();
+        let told = round.iter().filter_map(|(id, one)| Some((id, &one.told.as_ref().ok()?.0)));
+        let mut leaders = told.filter(|(_, report)| own.is_stranger_to(report));
+        leaders.next().map(|(id, _)| *id)
+    }
+}
+
+/// What such a node waits for.
+pub(crate) fn stranger(leader: u64) -> String {
+    format!(
+        "its cluster: node {leader}, which leads, does not count it among the members. If it was \
+         being added, that was never decided: empty its data directory and add it again"
+    )
 }
 
 /// What a node knows of its own membership.
 struct Own {
     id: u64,
     life: u128,
+    /// It has seen itself among the members, by an entry that was committed.
+    was_member: bool,
     /// The newest one that it knows.
     term: u64,
     /// The newest members in its log.
@@ -169,16 +218,26 @@ struct Own {
 impl Own {
     /// Whether a member knows for certain that this node is none any more.
     ///
-    /// A node that is just catching up does not find itself in its log yet, and neither may those
-    /// that follow; whoever leads in its term or a later one does. Otherwise only an entry counts
-    /// that is newer than one with this node in it.
+    /// A node that is behind may not find itself in its log, and neither may those that follow;
+    /// whoever leads in its term or a later one does. Otherwise only an entry counts that is newer
+    /// than one with this node in it. What is not committed is no entry to go by: the one that
+    /// added this node may have been lost with its leader.
     fn is_removed_by(&self, report: &Report) -> bool {
-        let theirs = &report.members;
-        if theirs.at.is_none() || theirs.has(self.id, self.life) {
-            return false;
-        }
-        let leads = report.status.state == RaftState::Leader && report.status.term >= self.term;
-        leads || (self.known.has(self.id, self.life) && theirs.at > self.known.at)
+        let newer = self.known.has(self.id, self.life) && report.members.at > self.known.at;
+        self.was_member && self.is_missing_in(report) && (newer || self.is_led_by(report))
+    }
+
+    /// Whether a leader does not know this node, which never was a member as far as it knows.
+    fn is_stranger_to(&self, report: &Report) -> bool {
+        !self.was_member && self.is_missing_in(report) && self.is_led_by(report)
+    }
+
+    fn is_missing_in(&self, report: &Report) -> bool {
+        report.members.at.is_some() && !report.members.has(self.id, self.life)
+    }
+
+    fn is_led_by(&self, report: &Report) -> bool {
+        report.status.state == RaftState::Leader && report.status.term >= self.term
     }
 }
 
@@ -196,7 +255,7 @@ mod tests {
 
     /// Node 4, with these members in its log.
     fn own(known: Members) -> Own {
-        Own { id: 4, life: LIFE, term: 9, known }
+        Own { id: 4, life: LIFE, was_member: true, term: 9, known }
     }
 
     fn report(state: RaftState, term: u64, members: Members) -> Report {
@@ -216,12 +275,26 @@ mod tests {
     }
 
     #[test]
-    fn a_learner_that_catches_up_believes_no_follower_and_no_leader_of_the_past() {
+    fn a_member_that_is_behind_believes_no_follower_and_no_leader_of_the_past() {
         let own = own(members(1, &[1, 2, 3]));
         let without = || members(10, &[1, 2, 3]);
         assert!(!own.is_removed_by(&report(RaftState::Follower, 9, without())));
         assert!(!own.is_removed_by(&report(RaftState::Leader, 8, without())));
         assert!(own.is_removed_by(&report(RaftState::Leader, 9, without())));
+    }
+
+    #[test]
+    fn a_node_whose_adding_was_never_decided_is_a_stranger_and_was_not_removed() {
+        let added = Own { was_member: false, ..own(members(20, &[1, 2, 3, 4])) };
+        let waits = Own { was_member: false, ..own(members(1, &[1, 2, 3])) };
+        for never in [added, waits] {
+            let leads = report(RaftState::Leader, 10, members(30, &[1, 2, 3]));
+            assert!(never.is_stranger_to(&leads) && !never.is_removed_by(&leads));
+            let follows = report(RaftState::Follower, 10, members(30, &[1, 2, 3]));
+            assert!(!never.is_stranger_to(&follows) && !never.is_removed_by(&follows));
+            let knows = report(RaftState::Leader, 10, members(30, &[1, 2, 3, 4]));
+            assert!(!never.is_stranger_to(&knows));
+        }
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::codec::{About, Hello, Standing, StatusAsk, Unwelcome};
 use crate::config::{NodeConfig, PeerConfig};
 use crate::level::Outdated;
 use crate::log::LogStore;
-use crate::membership::MEMBERS_MAX;
 use crate::state::Shared;
 use crate::types::{Member, TypeConfig};
 use openraft::async_runtime::WatchReceiver as _;
@@ -27,9 +26,11 @@ pub(crate) struct Identity {
     id: u64,
     about: RwLock<About>,
     founders: Option<u32>,
+    /// Where nodes may be found, as the settings say, by id.
+    places: BTreeMap<u64, String>,
     shared: Arc<Shared>,
     log: LogStore,
-    /// Where peers say that they are, by id.
+    /// Where members say that they are, by id.
     told: Mutex<BTreeMap<u64, Member>>,
     /// Set once Raft runs.
     raft: OnceLock<Told>,
@@ -88,6 +89,7 @@ impl Identity {
             id: config.id,
             about: RwLock::new(about),
             founders,
+            places: peers.map(|peers| peers.founders.clone()).unwrap_or_default(),
             shared,
             log,
             told: Mutex::default(),
@@ -142,27 +144,62 @@ impl Identity {
         self.about.write().http = address;
     }
 
-    /// Keeps what a peer says of where it is. Whether it is a member is looked at when it counts:
-    /// strangers fill the book up to its bound and no further.
+    /// Keeps what a member says of itself.
     pub(super) fn note(&self, id: u64, about: &About) {
-        let mut told = self.told.lock();
-        let has_room = told.len() < MEMBERS_MAX || told.contains_key(&id);
-        if has_room && !about.peer.is_empty() {
-            told.insert(id, member_of(about));
-        }
+        self.keep(id, member_of(about));
     }
 
-    /// Where peers say that they are.
+    /// Keeps where a member is, as its greeting says: one that has just started greets before it
+    /// knows where clients reach it.
+    pub(super) fn note_place(&self, id: u64, about: &About) {
+        let told = self.told.lock().get(&id).cloned();
+        let Some(Member { http, .. }) = told.or_else(|| self.known(id)) else { return };
+        self.keep(id, Member { http, ..member_of(about) });
+    }
+
+    /// For members alone, each in its present life: so there are never more of them, and what was
+    /// said of one that is none any more goes.
+    fn keep(&self, id: u64, member: Member) {
+        let is_member = |id: u64, told: &Member| self.member_life(id) == Some(told.incarnation);
+        if member.peer.is_empty() || !is_member(id, &member) {
+            return;
+        }
+        let mut told = self.told.lock();
+        told.retain(|id, known| is_member(*id, known));
+        told.insert(id, member);
+    }
+
+    /// Where members say that they are.
     pub(crate) fn told(&self) -> BTreeMap<u64, Member> {
         self.told.lock().clone()
     }
 
-    /// Where that life of a peer says that it is, which may not stand among the members yet: to
-    /// enter it there may take the very node that moved.
-    pub(super) fn told_address(&self, peer: u64, incarnation: u128) -> Option<String> {
-        let told = self.told.lock();
-        let member = told.get(&peer).filter(|member| member.incarnation == incarnation)?;
-        Some(member.peer.clone())
+    /// Where that life of a peer may be, the likeliest place first: where it says that it is, which
+    /// may not stand among the members yet, as to enter it there may take the very node that moved;
+    /// where it is as a member; and where the settings have it, if most members moved at once. A
+    /// wrong place does no harm, since whoever is there says who it is.
+    pub(super) fn places(&self, peer: u64, incarnation: u128, entered: &str) -> Vec<String> {
+        let told = self.told.lock().get(&peer).cloned();
+        let told = told.filter(|member| member.incarnation == incarnation);
+        let mut places: Vec<String> = Vec::with_capacity(3);
+        let entered = Some(entered.to_owned());
+        let all = [told.map(|member| member.peer), entered, self.places.get(&peer).cloned()];
+        for place in all.into_iter().flatten() {
+            if !place.is_empty() && !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        places
+    }
+
+    /// Keeps for good that this node is a member: one that never was cannot have been removed.
+    pub(crate) fn note_membership(&self) {
+        self.log.note_member();
+    }
+
+    /// Whether this node is known to have been a member, in this or an earlier run.
+    pub(crate) fn was_member(&self) -> bool {
+        self.log.was_member()
     }
 
     /// Asks how a peer is, and says who asks.
@@ -197,10 +234,14 @@ impl Identity {
 
     /// Which life of a node is a member.
     fn member_life(&self, id: u64) -> Option<u128> {
-        let life = |member: &Member| member.incarnation;
+        self.known(id).map(|member| member.incarnation)
+    }
+
+    /// A node as the newest membership has it.
+    fn known(&self, id: u64) -> Option<Member> {
         match self.raft.get() {
-            Some(raft) => raft.borrow_watched().membership_config.get_node(&id).map(life),
-            None => self.shared.membership().membership().get_node(&id).map(life),
+            Some(raft) => raft.borrow_watched().membership_config.get_node(&id).cloned(),
+            None => self.shared.membership().membership().get_node(&id).cloned(),
         }
     }
 

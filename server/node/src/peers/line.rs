@@ -1,15 +1,22 @@
 //! One connection to one peer. It is made when it is first needed, and again after a failure.
 
 use super::{Frames, HANDSHAKE_WITHIN, Identity, PROTOCOLS, framed};
-use crate::codec::{self, About, DecodeError, Standing, Told, Unwelcome, Welcome};
+use crate::codec::{self, About, Carried, DecodeError, Standing, Told, Unwelcome, Welcome};
 use crate::runtime;
 use crate::types::Member;
 use bytes::Bytes;
+use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt as _, StreamExt as _};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+
+/// So much later than the likeliest place of a peer the next one is tried.
+const HEAD_START: Duration = Duration::from_millis(100);
+
+/// What was found at a place.
+type Opened = (Open, About, Standing);
 
 /// Why a peer could not be asked.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +62,9 @@ impl LineError {
 pub(crate) struct Line {
     us: Arc<Identity>,
     peer: u64,
+    /// Where it should be.
+    entered: String,
+    /// Where it was found last.
     address: String,
     /// Which life of the peer is meant, once it is a member.
     incarnation: Option<u128>,
@@ -64,34 +74,30 @@ pub(crate) struct Line {
 impl Line {
     /// To a member.
     pub(crate) fn new(us: Arc<Identity>, peer: u64, member: &Member) -> Self {
-        let (address, incarnation) = (member.peer.clone(), Some(member.incarnation));
-        Self { us, peer, address, incarnation, frames: None }
+        let line = Self::unmet(us, peer, member.peer.clone());
+        Self { incarnation: Some(member.incarnation), ..line }
     }
 
     /// To a node of which only the address is known.
     pub(crate) fn unmet(us: Arc<Identity>, peer: u64, address: String) -> Self {
-        Self { us, peer, address, incarnation: None, frames: None }
+        Self { us, peer, entered: address.clone(), address, incarnation: None, frames: None }
     }
 
     /// Connects and answers who is there.
     pub(crate) async fn greet(&mut self) -> Result<(About, Standing), LineError> {
-        let (frames, about, standing) = self.open().await?;
-        self.frames = Some(frames);
+        let (open, about, standing) = self.open().await?;
+        self.put_back(open);
         Ok((about, standing))
     }
 
     /// Takes the connection out, and makes it if there is none. Whoever has it puts it back with
     /// [`Line::put_back`] once every question is answered; else it closes.
     pub(super) async fn take(&mut self, within: Duration) -> Result<Open, LineError> {
-        let frames = match self.frames.take() {
-            Some(frames) => frames,
-            None => {
-                let opening = self.open();
-                let opened = runtime::timeout_at(runtime::now() + within, opening).await;
-                opened.ok_or_else(|| self.silent(within))??.0
-            }
-        };
-        Ok(Open { frames, address: self.address.clone() })
+        if let Some(frames) = self.frames.take() {
+            return Ok(Open { frames, address: self.address.clone() });
+        }
+        let opened = runtime::timeout_at(runtime::now() + within, self.open()).await;
+        Ok(opened.ok_or_else(|| self.silent(within))??.0)
     }
 
     pub(super) fn put_back(&mut self, open: Open) {
@@ -115,10 +121,16 @@ impl Line {
         Ok(told)
     }
 
-    /// A connection that carries requests of clients from here on.
+    /// A connection that carries requests of clients from here on. Nothing is sent on it before
+    /// the peer has said that it takes them.
     pub(super) async fn begin_session(&mut self, within: Duration) -> Result<Frames, LineError> {
         let mut open = self.take(within).await?;
-        open.ask(codec::encode_session()).await?;
+        let taken = async {
+            open.ask(codec::encode_session()).await?;
+            open.beat().await
+        };
+        let taken = runtime::timeout_at(runtime::now() + within, taken).await;
+        taken.ok_or_else(|| self.silent(within))??;
         Ok(open.frames)
     }
 
@@ -126,34 +138,71 @@ impl Line {
         LineError::Silent { address: self.address.clone(), within }
     }
 
+    /// Connects to the peer wherever it may be, and takes the first place at which it answers. If
+    /// there is none, what is said is said of the likeliest.
+    async fn open(&mut self) -> Result<Opened, LineError> {
+        let (us, peer) = (Arc::clone(&self.us), self.peer);
+        let trying = self.places().into_iter().zip(0_u32..).map(async |(address, nth)| {
+            if nth > 0 {
+                runtime::sleep(nth * HEAD_START).await;
+            }
+            (nth, self.open_at(address).await)
+        });
+        let mut trying: FuturesUnordered<_> = trying.collect();
+        let mut failed: Option<(u32, LineError)> = None;
+        let opened = loop {
+            match trying.next().await {
+                Some((_, Ok(opened))) => break opened,
+                Some((nth, Err(cause))) if failed.as_ref().is_none_or(|(of, _)| nth < *of) => {
+                    failed = Some((nth, cause));
+                }
+                Some(_) => {}
+                None => return Err(failed.map_or_else(|| self.nowhere(), |(_, cause)| cause)),
+            }
+        };
+        drop(trying);
+        us.note_place(peer, &opened.1);
+        self.address.clone_from(&opened.0.address);
+        Ok(opened)
+    }
+
+    fn places(&self) -> Vec<String> {
+        match self.incarnation {
+            Some(life) => self.us.places(self.peer, life, &self.entered),
+            None => vec![self.entered.clone()],
+        }
+    }
+
+    fn nowhere(&self) -> LineError {
+        let cause = io::Error::new(io::ErrorKind::NotFound, "it answers no peers");
+        LineError::Connect { address: format!("node {}", self.peer), cause }
+    }
+
     /// The name is looked up at every attempt: the peer may have moved.
-    async fn open(&mut self) -> Result<(Frames, About, Standing), LineError> {
-        let told = self.incarnation.and_then(|life| self.us.told_address(self.peer, life));
-        self.address = told.unwrap_or_else(|| self.address.clone());
-        let address = || self.address.clone();
-        let connected = TcpStream::connect(&self.address).await;
-        let frames = connected
-            .and_then(framed)
-            .map_err(|cause| LineError::Connect { address: address(), cause })?;
-        let mut open = Open { frames, address: address() };
+    async fn open_at(&self, address: String) -> Result<Opened, LineError> {
+        let frames = match TcpStream::connect(&address).await.and_then(framed) {
+            Ok(frames) => frames,
+            Err(cause) => return Err(LineError::Connect { address, cause }),
+        };
+        let mut open = Open { frames, address };
         let greeting = async {
             open.ask(codec::encode_hello(&self.us.hello(self.peer))).await?;
             let bytes = open.next().await?;
-            codec::decode_welcome(&bytes)
-                .map_err(|cause| LineError::Decode { address: address(), cause })
+            codec::decode_welcome(&bytes).map_err(|cause| open.senseless(cause))
         };
         let welcome = runtime::timeout_at(runtime::now() + HANDSHAKE_WITHIN, greeting).await;
-        let unwelcome = |why| LineError::Unwelcome { address: address(), why };
-        match welcome.ok_or_else(|| self.silent(HANDSHAKE_WITHIN))?? {
+        match welcome.ok_or_else(|| open.silent(HANDSHAKE_WITHIN))?? {
             Welcome::Refused(why) => {
                 if let Unwelcome::Commands(level) = why {
                     self.us.meet(level);
                 }
-                Err(unwelcome(why))
+                Err(open.unwelcome(why))
             }
             Welcome::Protocol { version, about, standing } => {
-                self.judge(version, &about, &standing).map_err(unwelcome)?;
-                Ok((open.frames, about, standing))
+                match self.judge(version, &about, &standing) {
+                    Ok(()) => Ok((open, about, standing)),
+                    Err(why) => Err(open.unwelcome(why)),
+                }
             }
         }
     }
@@ -186,10 +235,21 @@ impl Open {
 
     pub(super) async fn told(&mut self) -> Result<Told, LineError> {
         let bytes = self.next().await?;
-        let decoded = codec::decode_told(&bytes);
-        match decoded.map_err(|cause| LineError::Decode { address: self.address.clone(), cause })? {
+        match codec::decode_told(&bytes).map_err(|cause| self.senseless(cause))? {
             Told::Unable(why) => Err(LineError::Unable { address: self.address.clone(), why }),
             told => Ok(told),
+        }
+    }
+
+    /// The first word of a session. Whoever refuses one says so in an answer.
+    async fn beat(&mut self) -> Result<(), LineError> {
+        let bytes = self.next().await?.freeze();
+        match (codec::decode_carried(&bytes), codec::decode_told(&bytes)) {
+            (Ok(Carried::Beat), _) => Ok(()),
+            (_, Ok(Told::Unable(why))) => {
+                Err(LineError::Unable { address: self.address.clone(), why })
+            }
+            _ => Err(self.other_answer()),
         }
     }
 
@@ -207,6 +267,14 @@ impl Open {
             Some(Err(cause)) => Err(self.broken(cause)),
             None => Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
         }
+    }
+
+    fn senseless(&self, cause: DecodeError) -> LineError {
+        LineError::Decode { address: self.address.clone(), cause }
+    }
+
+    fn unwelcome(&self, why: Unwelcome) -> LineError {
+        LineError::Unwelcome { address: self.address.clone(), why }
     }
 
     fn broken(&self, cause: io::Error) -> LineError {

@@ -107,13 +107,20 @@ async fn connection(stream: TcpStream, host: Host, full: bool) -> io::Result<()>
     let hello = codec::decode_hello(&first?).map_err(io::Error::other)?;
     let judged = if full { Err(Unwelcome::Full) } else { host.us.judge(&hello) };
     let welcome = match &judged {
-        Ok(version) => Welcome::Protocol {
-            version: *version,
-            about: host.us.about(),
-            standing: host.us.standing(hello.from),
-        },
+        Ok(version) => {
+            host.us.note_place(hello.from, &hello.caller);
+            Welcome::Protocol {
+                version: *version,
+                about: host.us.about(),
+                standing: host.us.standing(hello.from),
+            }
+        }
         Err(why) => {
-            tracing::warn!(node = hello.from, %why, "a peer was turned away");
+            match why {
+                // It looks for another node wherever that may be.
+                Unwelcome::OtherNode(_) => tracing::debug!(node = hello.from, "it is not here"),
+                _ => tracing::warn!(node = hello.from, %why, "a peer was turned away"),
+            }
             Welcome::Refused(why.clone())
         }
     };

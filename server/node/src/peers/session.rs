@@ -221,12 +221,13 @@ fn start(frames: Frames, leader: u64) -> Session {
     Session { leader, out, waiting, room: Room::default() }
 }
 
-/// The leader's end.
+/// The leader's end, which says at once that it is there: the other one waits for that.
 pub(super) async fn serve(
-    frames: Frames,
+    mut frames: Frames,
     answers: Arc<dyn AnswerForwarded>,
     metrics: Metrics,
 ) -> io::Result<()> {
+    frames.send(Bytes::from(codec::encode_beat())).await?;
     let (out, messages) = mpsc::channel(OUT_MAX);
     let mut bodies = Bodies::new(Some(metrics.passed_on_bytes.clone()));
     let mut answering = Answering { answers, metrics, out, tasks: HashMap::new(), sweep_at: 64 };

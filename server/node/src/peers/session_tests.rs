@@ -4,7 +4,7 @@ use super::*;
 use crate::config::NodeConfig;
 use crate::forward::AnswerForwarded;
 use crate::peers::framed;
-use crate::peers::tests::open;
+use crate::peers::tests::{Cluster, open};
 use futures_util::future::BoxFuture;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -132,4 +132,20 @@ async fn a_crowd_tries_a_silent_leader_once() {
         runtime::timeout_at(runtime::now() + Duration::from_millis(200), listener.accept());
     assert!(another.await.is_none(), "more than one has tried");
     node.shutdown().await;
+}
+
+/// Whatever was asked for may be asked for again, of whoever leads next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_takes_no_session_was_sent_nothing() {
+    let mut cluster = Cluster::of(1).await;
+    let leader = cluster.nodes[&1].inner.identity.member();
+    let stranger = open(&cluster.newcomer()).await;
+    for node in [&stranger, &cluster.nodes[&1]] {
+        // To the one it is a stranger; to the other, which is itself, one that serves nobody yet.
+        let forwarder = Forwarder::new(node.inner.identity.clone());
+        let told = forwarder.forward(1, &leader, request("/v1/lock", 0)).await;
+        assert!(matches!(told, Err(Failure::NoLeader)), "{told:?}");
+    }
+    stranger.shutdown().await;
+    cluster.shutdown().await;
 }

@@ -4,7 +4,7 @@ use super::{Line, LineError, framed};
 use crate::administer::Operator;
 use crate::answer::Call;
 use crate::change::{Change, ChangeKind};
-use crate::codec::{self, Welcome};
+use crate::codec::{self, Told, Welcome};
 use crate::config::{NodeConfig, PeerConfig};
 use crate::history::{Filter, History, Next};
 use crate::metrics::Metrics;
@@ -68,7 +68,11 @@ impl Cluster {
         Self::adjusted(size, events_max, |_| {}).await
     }
 
-    async fn adjusted(size: u64, events_max: u64, adjust: impl Fn(&mut NodeConfig)) -> Self {
+    pub(crate) async fn adjusted(
+        size: u64,
+        events_max: u64,
+        adjust: impl Fn(&mut NodeConfig),
+    ) -> Self {
         let ports: Vec<TcpListener> = (0..size).map(|_| free_port()).collect();
         let founders = (1..)
             .zip(&ports)
@@ -416,6 +420,13 @@ async fn a_stranger_is_greeted_and_may_ask_for_nothing() {
         assert!(matches!(told, Err(LineError::Unable { .. })), "{told:?}");
     }
     assert_eq!(term(node), before);
+    // How a node is anybody may ask; where a stranger says that it is, is not kept.
+    let us = stranger.inner.identity.clone();
+    let ask = codec::encode_status_ask(&us.status_ask());
+    let mut line = Line::unmet(us, leader, cluster.founders[&leader].clone());
+    let told = line.call(ask, Duration::from_secs(60)).await;
+    assert!(matches!(told, Ok(Told::Status(_))), "{told:?}");
+    assert_eq!(node.inner.identity.told().get(&4), None);
     token(node, "r/1").await;
     stranger.shutdown().await;
     cluster.shutdown().await;
