@@ -15,6 +15,7 @@ pub(crate) async fn stats(ask: Ask) -> Answered {
     let counts = &stats.counts;
     let shape = wire::Stats {
         node_id: node.id(),
+        cluster_id: node.cluster().map(|id| id.to_string().into()),
         leader: node.leader(),
         version: env!("CARGO_PKG_VERSION").into(),
         uptime_ms: u64::try_from(app.started.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -267,7 +267,8 @@ pub struct LeaseStatus {
 pub struct FenceStatus {
     /// It is the token of a live exclusive grant.
     pub current: bool,
-    /// The highest exclusive token of the resource that is still known.
+    /// The highest exclusive token of the resource, if it is still known: not where a higher one
+    /// may have been lost, as before a restore.
     pub highest_token: Option<Token>,
 }
 

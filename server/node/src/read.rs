@@ -141,7 +141,7 @@ impl Node {
         };
         let highest_token = match live {
             Some(token) => Some(token),
-            None => self.last_token(&resource, true).await?,
+            None => self.read_history(move |history| history.highest_token_of(&resource)).await?,
         };
         Ok(AtRevision {
             value: FenceStatus { current: live == Some(token), highest_token },

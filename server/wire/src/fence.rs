@@ -32,6 +32,7 @@ impl<'a> Shape<'a> for FenceCheck<'a> {
 pub struct FenceChecked {
     /// It is the token of a live exclusive grant.
     pub current: bool,
-    /// The highest exclusive token of the resource that is still known.
+    /// The highest exclusive token of the resource; null if it is not known any more, and where a
+    /// higher one may have been lost, as before a restore.
     pub highest_token: Option<u64>,
 }

@@ -10,6 +10,9 @@ use std::borrow::Cow;
 pub struct Stats<'a> {
     /// The node that answers.
     pub node_id: u64,
+    /// The cluster, as 32 hexadecimal digits. One that was restored has another id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<Cow<'a, str>>,
     /// The node that leads, if one does.
     pub leader: Option<u64>,
     /// The version of the answering node.

@@ -600,6 +600,7 @@ fn the_service_about_itself() {
     let latency = Latency { route: "acquire-lock".into(), count: 1_000, p50_ms: 0.5, p99_ms: 2.5 };
     let most = Stats {
         node_id: 1,
+        cluster_id: Some("0f1e2d3c4b5a69788796a5b4c3d2e1f0".into()),
         leader: Some(1),
         version: "0.1.0".into(),
         uptime_ms: 60_000,
@@ -616,7 +617,14 @@ fn the_service_about_itself() {
         latency: vec![latency],
     };
     check("stats_most", &most);
-    let least = Stats { leader: None, oldest_event: None, usage: vec![], latency: vec![], ..most };
+    let least = Stats {
+        cluster_id: None,
+        leader: None,
+        oldest_event: None,
+        usage: vec![],
+        latency: vec![],
+        ..most
+    };
     check("stats_least", &least);
     let concern = Concern {
         severity: Severity::Critical,

@@ -180,6 +180,39 @@ fn a_name_that_fits_into_no_lock_is_refused_at_once() {
 }
 
 #[test]
+fn a_start_that_its_settings_forbid_leaves_nothing_behind() {
+    let (service, nginx) = (service(), Nginx::start());
+    let long = "x".repeat(495);
+    for (flag, wrong) in
+        [("--upstream-ca", "/nowhere"), ("--credential-file", "/nowhere"), ("--server", "nowhere")]
+    {
+        let refused = trusting(&service, &nginx.url()).flag(flag, wrong).standby();
+        assert_eq!(refused.1.status.code(), Some(64), "{}", refused.1.output);
+        assert!(!refused.0.data().exists(), "{flag}");
+    }
+    let (mut proxy, refused) =
+        trusting(&service, &nginx.url()).flag("--upstream-name", &long).standby();
+    assert_eq!(refused.status.code(), Some(64), "{}", refused.output);
+    proxy.set("--upstream-name", "short");
+    proxy.start_again();
+    let said = proxy.said();
+    assert!(!said.contains("is a copy") && !said.contains("another data directory"), "{said}");
+}
+
+#[test]
+fn a_first_start_that_was_refused_binds_its_directory_to_no_upstream() {
+    let (service, taken, free) = (service(), Nginx::start(), Nginx::start());
+    let _first = trusting(&service, &taken.url()).start();
+    let (mut proxy, refused) = trusting(&service, &taken.url()).standby();
+    assert_eq!(refused.status.code(), Some(75), "{}", refused.output);
+    proxy.set("--upstream", &free.url());
+    proxy.start_again();
+    let said = proxy.said();
+    assert!(!said.contains("is a copy") && !said.contains("another data directory"), "{said}");
+    assert_eq!(begin_put(&proxy, "/a", "r", 1).finish().status, 201);
+}
+
+#[test]
 fn the_ttl_of_the_lock_can_be_changed_at_every_start() {
     let (service, nginx) = (service(), Nginx::start());
     let mut proxy = trusting(&service, &nginx.url()).flag("--lock-ttl", "30m").start();

@@ -8,6 +8,7 @@ mod lock;
 mod metrics;
 mod order;
 pub(crate) mod process;
+mod restored;
 mod rule;
 mod scripted;
 mod succession;

@@ -208,6 +208,11 @@ impl Proxy {
         }
     }
 
+    /// Asks another service from the next start on, or the same one at another address.
+    pub(super) fn turn_to(&mut self, service: &Server) {
+        self.builder.service = service.addr();
+    }
+
     /// Changes a flag for the next start.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         let args = &mut self.builder.args;

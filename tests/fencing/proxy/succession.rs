@@ -8,7 +8,7 @@ use leasehold_harness::{Server, Value, encode, eventually, json, process};
 use rustix::process::Signal;
 
 /// It waits for nothing, or for longer than any test.
-fn patient(service: &Server, upstream: &Scripted) -> Builder {
+pub(super) fn patient(service: &Server, upstream: &Scripted) -> Builder {
     trusting(service, &upstream.url())
         .flag("--upstream-settle", "1h")
         .flag("--lock-ttl", "1h")
@@ -38,8 +38,10 @@ fn passes(proxy: &Proxy, upstream: &Scripted, token: u64) {
 
 /// A newer token waits for what may be in flight.
 #[track_caller]
-fn waits(proxy: &Proxy, upstream: &Scripted, token: u64) {
-    begin_put(proxy, "/a", "r", token).finish().problem(503, "older_in_flight");
+pub(super) fn waits(proxy: &Proxy, upstream: &Scripted, token: u64) {
+    let problem = begin_put(proxy, "/a", "r", token).finish().problem(503, "older_in_flight");
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("every newer token waits for another"), "{detail}");
     assert!(upstream.try_accept().is_none());
 }
 
@@ -54,6 +56,23 @@ fn a_standby_that_was_refused_waits_for_nothing_after_an_orderly_stop() {
     standby.start_again();
     assert!(!standby.said().contains("did not give the lock back"), "{}", standby.said());
     passes(&standby, &upstream, 34);
+}
+
+#[test]
+fn a_start_while_the_service_is_away_leaves_nothing_to_be_waited_for() {
+    let (mut service, upstream) = (service(), Scripted::start());
+    let mut proxy = patient(&service, &upstream).start();
+    passes(&proxy, &upstream, 33);
+    assert!(proxy.stop().success());
+    service.kill9();
+    let refused = proxy.try_start_again().expect_err("nobody serves");
+    assert_eq!(refused.status.code(), Some(69), "{}", refused.output);
+    service.restart();
+    proxy.turn_to(&service);
+    proxy.start_again();
+    let said = proxy.said();
+    assert!(!said.contains("did not give the lock back") && !said.contains("another"), "{said}");
+    passes(&proxy, &upstream, 34);
 }
 
 #[test]

@@ -7,12 +7,12 @@ use leasehold_harness::nginx::Nginx;
 use leasehold_harness::{Server, eventually, json};
 use std::path::Path;
 
-fn grant(service: &Server, resource: &str) -> u64 {
+pub(super) fn grant(service: &Server, resource: &str) -> u64 {
     let asked = json!({ "resource": resource, "client_id": "me", "ttl_ms": 60_000 });
     service.client().post("/v1/acquire-lock", &asked).token()
 }
 
-fn release(service: &Server, resource: &str, token: u64) {
+pub(super) fn release(service: &Server, resource: &str, token: u64) {
     let asked = json!({ "resource": resource, "token": token });
     service.client().post("/v1/release-lock", &asked).ok();
 }

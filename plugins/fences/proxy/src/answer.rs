@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONNECTION, EXPECT, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
-use leasehold_client::fence::{Fence as _, RedbFence, Refused, Usage};
+use leasehold_client::fence::{Fence as _, RedbFence, Refused, Stats, Usage};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,8 +152,11 @@ impl Answerer {
 
     /// What the fence says, as a problem.
     fn refused(&self, why: Refused) -> Problem {
-        let floor = self.fence.stats().floor;
+        let Stats { floor, held_for, .. } = self.fence.stats();
         match &why {
+            Refused::OlderInFlight { resource, token, retry_after } if !held_for.is_zero() => {
+                Problem::on_hold(resource, *token, held_for).retry_after(*retry_after)
+            }
             Refused::Stale { resource, token, highest } if *highest == floor => {
                 Problem::below_floor(resource, *token, floor)
             }

@@ -193,7 +193,13 @@ fn judge(shown: &Shown, highest: Option<u64>) -> Result<(), Problem> {
         }
         highest => {
             let (resource, token) = (&shown.resource, shown.token);
-            let detail = format!("no exclusive grant of {resource} with token {token} is known");
+            let detail = match highest {
+                Some(_) => format!("no exclusive grant of {resource} with token {token} is known"),
+                None => format!(
+                    "the service does not know token {token} to be the newest of {resource}: it \
+                     gave out none with it, or may have lost a newer one, as by a restore"
+                ),
+            };
             let problem = Problem::about(Code::UnknownToken, &shown.resource, shown.token, detail);
             Err(Problem { highest_token: highest, ..problem })
         }

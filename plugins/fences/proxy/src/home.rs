@@ -14,11 +14,16 @@ const SUSPECT_BELOW: &str = "suspect-below";
 const LOCK: &str = "lock";
 const PLACE: &str = "place";
 const TENURE: &str = "tenure";
+const CLUSTER: &str = "cluster";
 const FENCE: &str = "fence.redb";
+/// What is not there before a start has the file of the fence.
+const FROM_LATER: [&str; 5] = [FENCE, PLACE, LOCK, REQUEST_ID, TENURE];
 /// Locked by the process that works on the directory.
 const IN_USE: &str = "in-use";
 /// A line is short; a larger file is another file.
 const LINE_BYTES_MAX: u64 = 4096;
+/// Behind a request whose grant nobody has used.
+const UNUSED: &str = "unused";
 
 /// A request for the lock, as it has to be repeated: with other times it is another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +32,8 @@ pub(crate) struct LastRequest {
     pub(crate) ttl: Duration,
     /// How long its writes may settle, if it told that.
     pub(crate) settle: Option<Duration>,
+    /// Whoever made it heard of no grant, and has ended since or made another one.
+    pub(crate) unused: bool,
 }
 
 /// A data directory with a name, for one process alone.
@@ -57,7 +64,9 @@ impl Home {
         let path = dir.join(CLIENT_ID);
         let known = read(&path)?;
         let place = place(dir)?;
-        let in_place = place.is_some() && read(&dir.join(PLACE))? == place;
+        // Left by a start that came to nothing before it had made the file of the fence.
+        let bare = FROM_LATER.iter().all(|file| !dir.join(file).exists());
+        let in_place = bare || (place.is_some() && read(&dir.join(PLACE))? == place);
         let new = known.is_none() || (in_place && read(&dir.join(TENURE))?.is_none());
         if known.is_some() && !in_place {
             tracing::warn!(
@@ -116,13 +125,14 @@ impl Home {
             Err(_) => Err(no_id(&path)),
         };
         let words: Vec<_> = text.split(' ').collect();
-        let (id, ttl, settle) = match words[..] {
-            [id, ttl] => (id, ttl, None),
-            [id, ttl, settle] => (id, ttl, Some(settle)),
+        let (id, ttl, settle, unused) = match words[..] {
+            [id, ttl] => (id, ttl, None, false),
+            [id, ttl, settle] => (id, ttl, Some(settle), false),
+            [id, ttl, settle, UNUSED] => (id, ttl, Some(settle), true),
             _ => return Err(no_id(&path)),
         };
         let (id, settle) = (id.to_owned(), settle.map(millis).transpose()?);
-        Ok(Some(LastRequest { id, ttl: millis(ttl)?, settle }))
+        Ok(Some(LastRequest { id, ttl: millis(ttl)?, settle, unused }))
     }
 
     /// Remembers a request before it is made.
@@ -130,6 +140,9 @@ impl Home {
         let mut text = format!("{} {}", request.id, request.ttl.as_millis());
         if let Some(settle) = request.settle {
             text = format!("{text} {}", settle.as_millis());
+            if request.unused {
+                text = format!("{text} {UNUSED}");
+            }
         }
         write(&self.dir.join(REQUEST_ID), &text)
     }
@@ -138,6 +151,13 @@ impl Home {
     pub(crate) fn forget(&self) {
         if let Err(error) = self.forget_last_request() {
             tracing::warn!(%error, "the next start looks for a grant that is not there");
+        }
+    }
+
+    /// Nobody goes on under the grant of this request, if it gets one.
+    pub(crate) fn disown(&self, request: LastRequest) {
+        if let Err(error) = self.set_last_request(&LastRequest { unused: true, ..request }) {
+            tracing::warn!(%error, "the next start takes a grant of this one for one in use");
         }
     }
 
@@ -171,6 +191,15 @@ impl Home {
 
     pub(crate) fn set_last_tenure(&self, token: u64) -> io::Result<()> {
         write(&self.dir.join(TENURE), &token.to_string())
+    }
+
+    /// The service that the grant of that tenure was of, once one is known.
+    pub(crate) fn cluster(&self) -> io::Result<Option<String>> {
+        read(&self.dir.join(CLUSTER))
+    }
+
+    pub(crate) fn set_cluster(&self, cluster: &str) -> io::Result<()> {
+        write(&self.dir.join(CLUSTER), cluster)
     }
 
     /// Remembers it for all later starts.
@@ -317,6 +346,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_start_left_that_came_to_nothing_is_no_copy() {
+        let dir = tempfile::tempdir().expect("a dir");
+        let name = Home::open(dir.path(), "me").expect("a home").client_id().to_owned();
+        let home = Home::open(dir.path(), "me").expect("a home");
+        assert_eq!((home.is_new(), home.client_id()), (true, &*name));
+        // Nor is what was left after the fence had its file.
+        fs::write(dir.path().join(FENCE), "").expect("written");
+        home.settle_in().expect("written");
+        drop(home);
+        let home = Home::open(dir.path(), "me").expect("a home");
+        assert_eq!((home.is_new(), home.client_id()), (true, &*name));
+        drop(home);
+        // A file of a fence that is not known to be its own is another matter.
+        fs::remove_file(dir.path().join(PLACE)).expect("removed");
+        let home = Home::open(dir.path(), "me").expect("a home");
+        assert!(!home.is_new() && home.client_id() != name);
+    }
+
+    #[test]
     fn the_last_request_is_remembered() {
         let dir = tempfile::tempdir().expect("a dir");
         let home = Home::open(dir.path(), "me").expect("a home");
@@ -325,11 +373,14 @@ mod tests {
             id: id.to_owned(),
             ttl: Duration::from_secs(seconds),
             settle: (id != "one").then_some(Duration::from_millis(seconds)),
+            unused: id == "three",
         };
         home.set_last_request(&request("one", 1)).expect("written");
         assert_eq!(home.last_request().expect("read"), Some(request("one", 1)));
         home.set_last_request(&request("two", 2)).expect("written");
         assert_eq!(home.last_request().expect("read"), Some(request("two", 2)));
+        home.set_last_request(&request("three", 3)).expect("written");
+        assert_eq!(home.last_request().expect("read"), Some(request("three", 3)));
         for _ in 0..2 {
             home.forget_last_request().expect("removed");
             assert_eq!(home.last_request().expect("read"), None);

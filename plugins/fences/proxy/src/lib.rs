@@ -18,7 +18,7 @@
 //! | `checks` | asking the service about a token that nobody has seen |
 //! | `upstream`, `line`, [`Target`], `tls` | connections to the upstream |
 //! | `exchange`, `outgoing`, `answering`, `stall` | a request under way, and when a write is over |
-//! | `tenure`, `witness`, `gate` | the proxy's own lock, who says how it ended, and what it means for writes |
+//! | `tenure`, `witness`, `service`, `gate` | the proxy's own lock, who says how it ended, whether that can be believed, and what it means for writes |
 //! | [`Problem`], [`Code`], `metrics` | what went wrong, and how often |
 //!
 //! What must stay true:
@@ -50,6 +50,7 @@ mod pattern;
 mod problem;
 mod proxy;
 mod rules;
+mod service;
 mod settings;
 mod shown;
 mod stall;

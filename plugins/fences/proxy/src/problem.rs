@@ -48,7 +48,8 @@ codes! {
     StaleToken = "stale_token", 412, "A newer holder has been here";
     /// Each token passes once, and this one has.
     TokenUsed = "token_used", 412, "The token was used already";
-    /// The service knows no exclusive grant of this resource with this token.
+    /// The service knows no exclusive grant of this resource with this token, or not whether it is
+    /// the newest.
     UnknownToken = "unknown_token", 412, "No exclusive grant with this token is known";
     /// A write on a protected path without resource and token.
     TokenRequired = "token_required", 428, "A fencing token is required";
@@ -141,6 +142,18 @@ impl Problem {
         );
         let highest_token = Some(floor);
         Self { highest_token, ..Self::about(Code::StaleToken, resource, token, detail) }
+    }
+
+    /// A newer token while none passes, whatever the resource.
+    #[must_use]
+    pub fn on_hold(resource: &str, token: u64, left: Duration) -> Self {
+        let detail = format!(
+            "every newer token waits for another {} s: the upstream was not left in order, or the \
+             service does not know how, as after a restore, so writes to {resource} with an older \
+             one may be in flight that are not known here",
+            whole_seconds(left)
+        );
+        Self::about(Code::OlderInFlight, resource, token, detail)
     }
 
     /// A problem with what was shown.

@@ -5,9 +5,10 @@ use crate::checks::Checks;
 use crate::gate::Gate;
 use crate::home::Home;
 use crate::metrics::Metrics;
+use crate::service::Service;
 use crate::settings::{Limits, Settings};
 use crate::start_error::StartError;
-use crate::tenure::{Begun, LOCK_PREFIX, Left, Tenure};
+use crate::tenure::{Begun, Estate, LOCK_PREFIX, Tenure};
 use crate::upstream::{Upstream, chain};
 use crate::{door, ops, tls, witness};
 use leasehold_client::fence::redb::{CloseError, OpenError};
@@ -42,6 +43,17 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// Looks at what can be wrong with the settings, so that a start with such leaves nothing
+    /// behind.
+    ///
+    /// # Errors
+    /// [`StartError::Setting`] says what to change.
+    pub fn check(settings: &Settings) -> Result<(), StartError> {
+        lock_of(settings)?;
+        tls::config(settings.upstream_ca.as_deref()).map_err(StartError::Setting)?;
+        settings.limits.check().map_err(StartError::Setting)
+    }
+
     /// Starts it on a data directory, under the name that the directory has. `client` speaks to
     /// the service under that name.
     ///
@@ -96,8 +108,8 @@ impl Proxy {
             limits,
         });
         let clean = answerer.fence.was_closed_cleanly();
-        let left = tenure.left_before(guard.token(), None).await.on(clean, found);
-        answerer.inherit(left, guard.token(), &home);
+        let estate = tenure.estate(guard.token(), None).await.on(clean, found);
+        answerer.inherit(&estate, &home);
         Ok(Self::run(answerer, tenure, guard, listener, ops))
     }
 
@@ -228,7 +240,8 @@ pub enum Stopped {
 
 impl Answerer {
     /// Takes the upstream over as it was left.
-    pub(crate) fn inherit(&self, left: Left, token: u64, home: &Home) {
+    pub(crate) fn inherit(&self, estate: &Estate, home: &Home) {
+        let Estate { left, token, .. } = estate;
         if let Some(wait) = left.hold(&self.limits) {
             tracing::warn!(?wait, "the upstream was not left in order: newer tokens wait first");
             self.fence.hold_newer_for(wait);
@@ -236,36 +249,42 @@ impl Answerer {
         if left.late {
             self.checks.distrust_for(left.believed_for(&self.limits));
         }
-        if !left.by_us {
-            self.warn_of_another_directory(token, home);
-        }
+        self.warn_of_what_is_not_known(estate, home);
         // Without an end in order the directory may have been turned back to any moment of its
         // last tenure, and look as it does after a crash.
         if !(left.by_us && left.clean) {
-            self.checks.suspect_below(token);
-            if let Err(error) = home.set_suspect_below(token) {
+            self.checks.suspect_below(*token);
+            if let Err(error) = home.set_suspect_below(*token) {
                 tracing::error!(%error, "the next start will not know which tokens to ask about");
                 return;
             }
         }
-        if let Err(error) = home.set_last_tenure(token) {
+        if let Err(error) = estate.keep_in(home) {
             tracing::error!(%error, "the next start will take this directory for another one");
         }
     }
 
-    fn warn_of_another_directory(&self, token: u64, home: &Home) {
+    fn warn_of_what_is_not_known(&self, estate: &Estate, home: &Home) {
+        let why = match &estate.service {
+            Service::Other { before, now } => format!(
+                "this data directory was used with {before}, and the service is {now}: it was \
+                 restored, recovered, or is another one. Nothing that is on record here or there \
+                 tells how the upstream was left"
+            ),
+            Service::Same(_) if !estate.left.by_us => {
+                "the proxy that stood before this upstream last had another data directory, and \
+                 what it refused is not known here"
+                    .to_owned()
+            }
+            Service::Same(_) => return,
+        };
         let action = if self.checks.are_on() {
             "the service is asked about every token below: nothing is to be done"
         } else {
-            "stale tokens below may pass here: start with --check-tokens on, or with the other \
-             data directory"
+            "stale tokens below may pass here: start with --check-tokens on, or, if there is one, \
+             with the data directory that was used last"
         };
-        tracing::warn!(
-            data_dir = %home.dir().display(),
-            below = token,
-            "the proxy that stood before this upstream last had another data directory, and what \
-             it refused is not known here; {action}"
-        );
+        tracing::warn!(data_dir = %home.dir().display(), below = estate.token, "{why}; {action}");
     }
 }
 

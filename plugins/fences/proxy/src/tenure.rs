@@ -6,12 +6,14 @@
 use crate::answer::Answerer;
 use crate::gate::Gate;
 use crate::home::{Home, LastRequest};
+use crate::service::Service;
 use crate::settings::{Limits, TIME_MAX};
 use crate::start_error::StartError;
 use crate::witness;
 use leasehold_client::wire::{Code, EndedHow, GrantRecord, GrantState, Time};
 use leasehold_client::{Client, Error, GrantsFilter, Guard, State};
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -77,6 +79,40 @@ pub(crate) struct Left {
     pub(crate) ttl: Duration,
 }
 
+/// What a grant of the lock takes over.
+#[derive(Debug)]
+pub(crate) struct Estate {
+    pub(crate) left: Left,
+    /// Of the grant.
+    pub(crate) token: u64,
+    /// Who gave it, and tells of those before it.
+    pub(crate) service: Service,
+}
+
+impl Estate {
+    /// What the history of another service tells is not all that happened.
+    fn of(told: Left, token: u64, service: Service) -> Self {
+        let left = match service {
+            Service::Same(_) => told,
+            Service::Other { .. } => Left { clean: false, by_us: false, late: true, ..told },
+        };
+        Self { left, token, service }
+    }
+
+    /// See [`Left::on`].
+    pub(crate) fn on(self, closed_cleanly: bool, found: Option<Duration>) -> Self {
+        Self { left: self.left.on(closed_cleanly, found), ..self }
+    }
+
+    /// From here on the directory goes by this grant.
+    pub(crate) fn keep_in(&self, home: &Home) -> io::Result<()> {
+        if let Some(cluster) = self.service.cluster() {
+            home.set_cluster(cluster)?;
+        }
+        home.set_last_tenure(self.token)
+    }
+}
+
 impl Left {
     /// What is assumed where nothing is known.
     const WORST: Self = Self { clean: false, by_us: false, late: true, ..Self::WELL };
@@ -122,6 +158,10 @@ impl Tenure {
         let Some(last) = self.home.last_request().map_err(StartError::Home)? else {
             return Ok(None);
         };
+        // Repeated while we hold nothing it would make the grant that it is to find.
+        if !self.is_held_by_us().await? {
+            return Ok(None);
+        }
         let grant = match self.ask(&last, Duration::ZERO).await {
             Ok(guard) => guard.into_grant(),
             // The request was answered with a grant that has ended since.
@@ -134,6 +174,9 @@ impl Tenure {
             Ok(_) | Err(Error::Ended(_)) => {}
             Err(error) => return Err(StartError::Service(Box::new(error))),
         }
+        if last.unused {
+            return Ok(None);
+        }
         tracing::warn!(
             token = grant.token,
             lock = %self.resource,
@@ -143,10 +186,21 @@ impl Tenure {
         Ok(Some(Duration::from_millis(grant.ttl_ms)))
     }
 
+    async fn is_held_by_us(&self) -> Result<bool, StartError> {
+        let seen = self.client.lock(&self.resource).await;
+        let seen = seen.map_err(|error| StartError::Service(Box::new(error)))?;
+        let us = self.client.client_id();
+        Ok(seen.value.holders.iter().any(|holder| holder.client_id == us))
+    }
+
     /// The tokens of one upstream say nothing about another one.
     fn check_home(&self) -> Result<(), StartError> {
         match self.home.lock().map_err(StartError::Home)? {
             Some(lock) if lock == self.resource => Ok(()),
+            // There is no token in it yet.
+            Some(_) if self.home.is_new() => {
+                self.home.set_lock(&self.resource).map_err(StartError::Home)
+            }
             Some(lock) => Err(StartError::OtherUpstream {
                 dir: self.home.dir().to_owned(),
                 upstream: lock.strip_prefix(LOCK_PREFIX).unwrap_or(&lock).to_owned(),
@@ -158,9 +212,15 @@ impl Tenure {
     async fn ask_anew(&self, wait: Duration) -> Result<Guard, StartError> {
         let id = leasehold_client::new_request_id();
         let id = id.map_err(|error| StartError::Service(Box::new(error)))?;
-        let request = LastRequest { id, ttl: self.ttl, settle: Some(self.settle) };
+        let request = LastRequest { id, ttl: self.ttl, settle: Some(self.settle), unused: false };
         self.home.set_last_request(&request).map_err(StartError::Home)?;
-        self.ask(&request, wait).await.map_err(|error| self.refused(error))
+        self.ask(&request, wait).await.map_err(|error| {
+            if !matches!(error, Error::Held(_)) {
+                // If it is granted all the same, nobody writes under it.
+                self.home.disown(request);
+            }
+            self.refused(error)
+        })
     }
 
     async fn ask(&self, request: &LastRequest, wait: Duration) -> Result<Guard, Error> {
@@ -199,9 +259,15 @@ impl Tenure {
         StartError::Held { detail }
     }
 
+    /// Looks at what this grant takes over; `own` is a grant of this very process.
+    pub(crate) async fn estate(&self, token: u64, own: Option<u64>) -> Estate {
+        let service = Service::of(&self.client, &self.home).await;
+        Estate::of(self.left_before(token, own).await, token, service)
+    }
+
     /// Looks at how the grant before this one ended. What the service does not tell counts as the
     /// worst; `own` is a grant of this very process, which knows what it left in flight.
-    pub(crate) async fn left_before(&self, token: u64, own: Option<u64>) -> Left {
+    async fn left_before(&self, token: u64, own: Option<u64>) -> Left {
         match self.record(token).await {
             Ok(record) => self.left_by(&record, token, own),
             Err(error) => {
@@ -321,8 +387,8 @@ impl Tenure {
                 guard = self.regain() => guard,
                 _ = &mut part => return None,
             };
-            let left = self.left_before(guard.token(), Some(own)).await;
-            heir.inherit(left, guard.token(), &self.home);
+            let estate = self.estate(guard.token(), Some(own)).await;
+            heir.inherit(&estate, &self.home);
             tracing::warn!(token = guard.token(), lock = %self.resource, "the lock on the upstream is held again");
         }
     }

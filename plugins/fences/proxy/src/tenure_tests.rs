@@ -2,6 +2,8 @@
 
 use super::*;
 use leasehold_client::wire::{Metadata, Mode, Time};
+use leasehold_client_fake::{Fake, Reply};
+use serde_json::json;
 use tempfile::TempDir;
 
 const LINGERS: Duration = Duration::from_secs(40);
@@ -15,11 +17,16 @@ fn tenure() -> (Tenure, TempDir) {
     let dir = TempDir::new().expect("a directory");
     let home = Home::open(dir.path(), "me").expect("a home");
     home.set_last_tenure(99).expect("written");
-    let client = Client::builder().servers(["http://127.0.0.1:1"]).client_id(home.client_id());
+    (tenure_at("http://127.0.0.1:1", home), dir)
+}
+
+/// One that asks this service.
+fn tenure_at(url: &str, home: Home) -> Tenure {
+    let client = Client::builder().servers([url]).client_id(home.client_id());
     let client = client.build().expect("a client");
     let ttl = Duration::from_secs(10);
     let resource = "fence-proxy/http://a:80".to_owned();
-    (Tenure { client, home, resource, ttl, settle: SETTLE }, dir)
+    Tenure { client, home, resource, ttl, settle: SETTLE }
 }
 
 /// A grant that ended so long before the present one.
@@ -216,4 +223,115 @@ fn what_the_service_has_forgotten_counts_as_the_worst() {
     for left in [left(Vec::new()), left(vec![known])] {
         assert!(!left.clean && left.late, "{left:?}");
     }
+}
+
+#[test]
+fn what_another_service_tells_proves_nothing() {
+    let (tenure, _dir) = tenure();
+    let me = tenure.client.client_id().to_owned();
+    let released = saying(
+        ended(99, &me, EndedHow::Released, Duration::from_secs(1)),
+        &[("ttl_ms", "600000"), ("settle_ms", "700000")],
+    );
+    let told = left(&tenure, vec![released]);
+    let (cluster, home) = (Some("one".to_owned()), &tenure.home);
+    let same = Estate::of(told, NOW, Service::Same(cluster.clone())).on(true, None);
+    assert!(same.left.clean && same.left.by_us && same.left.hold(&Limits::default()).is_none());
+    same.keep_in(home).expect("written");
+    assert_eq!((home.last_tenure().expect("read"), home.cluster().expect("read")), (NOW, cluster));
+    // Its word on how long others may go on counts nevertheless.
+    let other = Estate::of(told, NOW, Service::compare(Some("two".to_owned()), home));
+    let other = other.on(true, None);
+    assert!(!other.left.clean && !other.left.by_us);
+    assert_eq!(other.left.hold(&Limits::default()), Some(Duration::from_secs(1300)));
+    other.keep_in(home).expect("written");
+    assert_eq!(Service::compare(Some("two".to_owned()), home), Service::Same(Some("two".into())));
+}
+
+/// A service with one lock, which somebody holds or nobody, and which it gives to whoever asks.
+async fn lock_service(holder: Option<&str>) -> Fake {
+    let holders: Vec<_> = holder
+        .iter()
+        .map(|holder| {
+            json!({
+                "client_id": holder, "token": 7, "mode": "exclusive",
+                "granted_at": "2026-01-02T03:04:05.678Z", "expires_in_ms": 9_000
+            })
+        })
+        .collect();
+    let state = if holders.is_empty() { "free" } else { "held" };
+    let lock = json!({
+        "resource": "fence-proxy/http://a:80", "state": state, "holders": holders,
+        "queue": [], "queue_length": 0, "last_token": 7
+    });
+    let service = Fake::start(move |asked| match asked.path() {
+        "/v1/lock" => Reply::json(200, &lock),
+        "/v1/acquire-lock" => Reply::grant(asked, 7, 10_000),
+        "/v1/release-lock" => Reply::json(200, &json!({ "released": true })),
+        _ => Reply::code(503, Code::NoLeader),
+    });
+    service.await.expect("a port")
+}
+
+/// The ids of the requests for the lock.
+fn asked(service: &Fake) -> Vec<String> {
+    let received = service.received();
+    let asked = received.iter().filter(|one| one.path() == "/v1/acquire-lock");
+    asked.map(|one| one.json()["request_id"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_last_request_is_repeated_only_while_we_hold_the_lock() {
+    for (held_by_us, unused) in [(false, false), (false, true), (true, false), (true, true)] {
+        let dir = TempDir::new().expect("a directory");
+        let home = Home::open(dir.path(), "me").expect("a home");
+        let holder = if held_by_us { home.client_id().to_owned() } else { "another".to_owned() };
+        let service = lock_service(Some(&holder)).await;
+        let (id, ttl) = ("the-last-one".to_owned(), Duration::from_secs(10));
+        let last = LastRequest { id: id.clone(), ttl, settle: Some(SETTLE), unused };
+        home.set_last_request(&last).expect("written");
+        let begun = tenure_at(&service.url(), home.clone()).begin().await.expect("it is granted");
+        // What nobody has used was not left behind by anybody.
+        let expected = (held_by_us && !unused).then_some(ttl);
+        assert_eq!(begun.found, expected, "{held_by_us} {unused}");
+        let asked = asked(&service);
+        assert_eq!(asked.len(), 1 + usize::from(held_by_us), "{asked:?}");
+        assert_eq!(asked.contains(&id), held_by_us, "{asked:?}");
+        let present = home.last_request().expect("read").expect("it is there");
+        assert!(!present.unused && Some(&present.id) == asked.last());
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_is_not_answered_leaves_a_request_that_nobody_uses() {
+    let dir = TempDir::new().expect("a directory");
+    let home = Home::open(dir.path(), "me").expect("a home");
+    let away = Fake::start(|_| Reply::code(503, Code::NoLeader)).await.expect("a port");
+    let mut tenure = tenure_at(&away.url(), home.clone());
+    tenure.client = tenure.client.with_budget(Duration::from_millis(300));
+    tenure.begin().await.expect_err("nobody leads");
+    let left = home.last_request().expect("read").expect("it is there");
+    assert!(left.unused);
+    let service = lock_service(None).await;
+    let begun = tenure_at(&service.url(), home).begin().await.expect("it is granted");
+    assert_eq!(begun.found, None);
+    assert!(!asked(&service).contains(&left.id));
+}
+
+#[test]
+fn a_directory_without_a_token_goes_to_whatever_upstream_it_is_given() {
+    let dir = TempDir::new().expect("a directory");
+    let open = || {
+        let home = Home::open(dir.path(), "me").expect("a home");
+        home.set_lock("fence-proxy/another").expect("written");
+        tenure_at("http://127.0.0.1:1", home)
+    };
+    std::fs::write(dir.path().join("fence.redb"), "").expect("written");
+    open().home.settle_in().expect("written");
+    let new = open();
+    new.check_home().expect("nothing is in it");
+    assert_eq!(new.home.lock().expect("read").as_ref(), Some(&new.resource));
+    new.home.set_last_tenure(7).expect("written");
+    drop(new);
+    open().check_home().expect_err("the tokens of another upstream");
 }

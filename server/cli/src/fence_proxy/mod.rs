@@ -59,6 +59,9 @@ pub(crate) fn main(given: &ArgMatches) -> ExitCode {
 fn run(given: &ArgMatches) -> Result<(), Failure> {
     let settings = args::settings(given)?;
     let dir = given.get_one::<PathBuf>("data-dir").cloned().unwrap_or_default();
+    // Before there is anything in the directory, as a start that comes to nothing leaves it.
+    Proxy::check(&settings).map_err(not_started)?;
+    Service::new(given, None, ATTEMPT_MAX)?;
     let home = Home::open(&dir, &service::own_label());
     let home = home.map_err(not_started)?;
     let client = Service::new(given, Some(home.client_id().to_owned()), ATTEMPT_MAX)?.client;

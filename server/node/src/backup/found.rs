@@ -200,6 +200,8 @@ impl Beginnings<'_> {
         index += 1;
         self.history.push(Happened::default(), index);
         self.history.flush(index)?;
+        // Whatever came after this state is in nobody's history any more.
+        self.history.lost_until(table.at_ms())?;
         self.history.close()?;
         let last = LogId::new(CommittedLeader::new(self.term + 1), index);
         self.make_state(&table, last)?;

@@ -38,6 +38,7 @@
 //!   anything is made of it.
 //! - **B3** Nothing that is restored or recovered grants a token that may have been granted before:
 //!   see `leasehold_core::restore`.
+//!   Nor does its history claim to be whole before: what came after the state was seen is lost.
 //! - **B4** Data that is there is never changed: a restore wants an empty directory, a recovery
 //!   keeps the old files. A directory that is not complete is refused by whoever would start on it.
 

@@ -170,6 +170,16 @@ impl History {
         self.view().dropped_ms.max(self.core.pending.before_ms())
     }
 
+    /// What ended up to this instant may have been lost: others knew of it, and are gone. Blocks.
+    pub(crate) fn lost_until(&self, ms: u64) -> Result<(), StorageFault> {
+        let file = &self.core.file;
+        let told = file.transact(|_, books| {
+            books.layout.dropped_ms = books.layout.dropped_ms.max(ms);
+            Ok(())
+        });
+        told.map_err(|cause| file.broken(cause))
+    }
+
     /// Keeps this many records, forgetting those that ended first in parts of about a sixteenth.
     pub(crate) fn keep_at_most(&self, count: u64) {
         self.core.pending.set_retention(|retention| retention.keep = count);

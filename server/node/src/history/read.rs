@@ -46,6 +46,18 @@ impl History {
         Ok(newer.max(older.flatten()).max(stored))
     }
 
+    /// The same among exclusive ones, if none above it can have been given out and forgotten: not
+    /// where others may have been lost after it ended.
+    pub(crate) fn highest_token_of(
+        &self,
+        resource: &ResourceName,
+    ) -> Result<Option<Token>, StorageFault> {
+        let Some(token) = self.last_token_of(resource, true)? else { return Ok(None) };
+        let lost_until_ms = self.view().dropped_ms;
+        let record = self.by_token(token)?;
+        Ok(record.filter(|record| record.ended_at_ms > lost_until_ms).map(|_| token))
+    }
+
     /// How many records the file holds.
     pub(crate) fn len(&self) -> Result<u64, StorageFault> {
         let view = self.view();
