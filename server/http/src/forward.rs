@@ -62,6 +62,8 @@ impl Onward for Node {
 
 /// How long a stopping node still waits for the answers to what it passed on.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
+/// A leader that keeps to a deadline has answered by then.
+const OVERDUE: Duration = Duration::from_millis(200);
 /// How long a request that lost its leader waits for the next one: longer than most elections take,
 /// and shorter than clients wait for an answer.
 const NEXT_LEADER_WITHIN: Duration = Duration::from_secs(3);
@@ -100,6 +102,7 @@ pub(crate) async fn pass_on(route: &Route, ask: &Ask, leader: u64) -> Result<Pas
         biased;
         told = send(route, ask, leader) => told,
         () = stopped(&ask.app) => Err(Failure::OutcomeUnknown { request_id: None }),
+        () = overdue(ask.call.deadline) => Err(Failure::OutcomeUnknown { request_id: None }),
     };
     counted.ended(match &told {
         Ok(Passed::Answered { .. }) => "answered",
@@ -169,6 +172,14 @@ pub(crate) fn doubted(route: &Route, ask: &Ask, fault: Fault) -> Fault {
         return unanswered(route, ask, Failure::OutcomeUnknown { request_id: None });
     }
     fault
+}
+
+/// Returns when the client's own time is over, and the leader has not said so.
+async fn overdue(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until((deadline + OVERDUE).into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Returns a moment after the node began to stop.

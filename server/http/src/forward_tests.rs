@@ -215,6 +215,19 @@ async fn a_request_without_an_answer_is_told_what_is_known_of_it() {
     }
 }
 
+#[actix_web::test]
+async fn nobody_waits_for_a_silent_leader_beyond_a_deadline() {
+    let mut alone = alone(Leader::Silent(7)).await;
+    let hasty = post("/v1/acquire-lock", ACQUIRE).insert_header(("Leasehold-Timeout-Ms", "50"));
+    let told = timeout(PATIENCE, ask(&alone, hasty)).await.expect("in time");
+    let problem = told.problem();
+    let expected = (Code::OutcomeUnknown, Some("q1"));
+    assert_eq!((problem.code, problem.request_id.as_deref()), expected);
+    assert!(matches!(alone.news.recv().await, Some(News::Asked(_))));
+    assert!(matches!(alone.news.recv().await, Some(News::Dropped)), "the leader is told");
+    alone.app.node.shutdown().await;
+}
+
 fn lost(id: u64) -> Leader {
     Leader::Fails(id, Failure::OutcomeUnknown { request_id: None })
 }

@@ -86,7 +86,7 @@ pub(crate) async fn alternate<S: Store>(
             measured[at].push(figures.with_context(|| format!("{title}: {name}"))?);
         }
     }
-    println!("\n{title}, {connections} connections, median of {} rounds", args.rounds);
+    println!("\n{title}, {connections} at once, median of {} rounds", args.rounds);
     for ((name, _), runs) in S::WAYS.iter().zip(&measured) {
         println!("{name:<17} {}", Figures::middle(runs));
     }

@@ -24,6 +24,7 @@ mod reads;
 mod requirement;
 mod session;
 mod storm;
+mod transport;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -68,6 +69,8 @@ enum Command {
     Guard(Guard),
     /// A write to nginx through the fence proxy beside the same write without it.
     Proxy(Proxy),
+    /// What nodes speak to each other beside HTTP/2, over one connection.
+    Transport(Guard),
 }
 
 #[derive(Debug, clap::Args)]
@@ -183,6 +186,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Million(args) => million::run(&args).await?,
         Command::Guard(args) => guard::run(&args).await?,
         Command::Proxy(args) => proxy::run(&args).await?,
+        Command::Transport(args) => transport::run(&args).await?,
         Command::Compare3(args) => compare3::run(&args).await?,
         Command::Failover(args) => failover::run(&args).await?,
         Command::Constant { .. } | Command::Storm(_) => {
