@@ -280,16 +280,32 @@ fn the_floor_is_above_what_storage_has_seen() {
     let asked = ["--token-floor", "auto", "--fence-url", &stranger];
     let output = restore(&file, &third, &asked);
     assert!(!output.status.success() && !third.exists(), "{}", text(&output.stderr));
+    // Nor is anything read of a fence with something on it that is not of the kit's making.
+    told(
+        &database,
+        "CREATE FUNCTION public.bait(text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql
+            AS 'BEGIN IF current_setting(''application_name'') = ''leasehold'' THEN RAISE ''trapped''; END IF;
+                RETURN true; END';
+        CREATE INDEX ON leasehold.fence (token) WHERE public.bait('x')",
+    );
+    let asked = ["--token-floor", "auto", "--fence-url", &database];
+    let output = restore(&file, &third, &asked);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && !third.exists(), "{said}");
+    assert!(said.contains("fence_token_idx is not of the kit's making"), "{said}");
 }
 
 /// Seals in a database with the kit.
 fn sealed(database: &str, resource: &str, token: u64) {
+    told(database, &format!("SELECT leasehold.seal('{resource}', {token})"));
+}
+
+fn told(database: &str, sql: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let connected = tokio_postgres::connect(database, tokio_postgres::NoTls).await;
         let (client, connection) = connected.expect("it listens");
         tokio::spawn(connection);
-        let seal = format!("SELECT leasehold.seal('{resource}', {token})");
-        client.batch_execute(&seal).await.expect("it is newer");
+        client.batch_execute(sql).await.expect("it is right");
     });
 }

@@ -3,11 +3,13 @@
 --   psql -v ON_ERROR_STOP=1 -f install.sql
 --
 -- One statement, so it takes effect as a whole or not at all under every runner, also inside a
--- transaction of a migration tool. Running it again changes nothing, but for rights that nobody but the
--- owner should have: those are taken back.
+-- transaction of a migration tool. Running it again changes nothing, but for what weakens the fence:
+-- rights that nobody but the owner should have are taken back, and triggers of the kit that others have
+-- made anew are made as they were.
 --
 -- In order: checks, the steps that change tables (each runs once), the checks of an arriving token,
--- the calls for users, trigger mode, and privileges.
+-- the calls for users, trigger mode, and privileges. Two queries have a line before and one after them:
+-- the commands of `leasehold fence` run them as well, and remove.sql has a copy of the first.
 --
 -- Rules for whoever changes it: a table step that was released never changes, a new one is added. A
 -- signature that was released is never dropped: sessions that hold it in a prepared statement would
@@ -27,6 +29,8 @@ DECLARE
     -- What was there before.
     relations pg_catalog.oid[];
     functions pg_catalog.oid[];
+    -- Whether the trigger that keeps the tokens is another than the kit makes.
+    another boolean := false;
     -- All that can be done to a table but to read it.
     deeds pg_catalog.text := 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER';
 BEGIN
@@ -77,51 +81,126 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege',
                   HINT = format('Connect as %I and install if that role is to own the kit. Otherwise look at what is there, and drop it.', one.owner);
     END IF;
-    -- So it is with a trigger, which a role with that right on a table can hang on it.
-    SELECT t.tgname, t.tgrelid::regclass AS place, pg_get_userbyid(p.proowner) AS owner INTO one
-        FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid JOIN pg_proc AS p ON p.oid = t.tgfoid
-        WHERE c.relnamespace = 'leasehold'::regnamespace AND NOT t.tgisinternal AND p.proowner <> c.relowner
-            AND NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = p.proowner AND r.rolsuper) LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'the trigger % on % runs a function of %', quote_ident(one.tgname), one.place, one.owner
-            USING ERRCODE = 'insufficient_privilege',
-                  HINT = format('Look at what it does. To drop it: DROP TRIGGER %I ON %s', one.tgname, one.place);
+    IF to_regclass('leasehold.kit') IS NULL AND to_regclass('leasehold.fence') IS NOT NULL THEN
+        RAISE EXCEPTION 'there is a table leasehold.fence that this kit did not make'
+            USING ERRCODE = 'duplicate_table';
     END IF;
-    -- And with everything else that hangs on a table and runs what is somebody else's: an index, a
-    -- default, a constraint, a rule, a policy, the condition of a trigger. It stays when a table changes
-    -- its owner.
-    SELECT pg_describe_object(p.kind, p.id, 0) AS what, pg_get_userbyid(u.owner) AS owner INTO one
-        FROM pg_class AS c JOIN (
-            SELECT 'pg_class'::regclass, oid, oid, 0::oid FROM pg_class
-            UNION ALL SELECT 'pg_class'::regclass, indexrelid, indrelid, 0 FROM pg_index
-            UNION ALL SELECT 'pg_attrdef'::regclass, oid, adrelid, 0 FROM pg_attrdef
-            UNION ALL SELECT 'pg_constraint'::regclass, oid, conrelid, 0 FROM pg_constraint
-            UNION ALL SELECT 'pg_rewrite'::regclass, oid, ev_class, 0 FROM pg_rewrite
-            UNION ALL SELECT 'pg_policy'::regclass, oid, polrelid, 0 FROM pg_policy
-            UNION ALL SELECT 'pg_statistic_ext'::regclass, oid, stxrelid, 0 FROM pg_statistic_ext
-            UNION ALL SELECT 'pg_trigger'::regclass, oid, tgrelid, tgfoid FROM pg_trigger
-        ) AS p (kind, id, place, own) ON p.place = c.oid
-        JOIN pg_depend AS d ON d.classid = p.kind AND d.objid = p.id
-        JOIN (
-            SELECT 'pg_proc'::regclass, oid, proowner FROM pg_proc
-            UNION ALL SELECT 'pg_operator'::regclass, oid, oprowner FROM pg_operator
-            UNION ALL SELECT 'pg_opclass'::regclass, oid, opcowner FROM pg_opclass
-            UNION ALL SELECT 'pg_type'::regclass, oid, typowner FROM pg_type
-        ) AS u (kind, id, owner) ON u.kind = d.refclassid AND u.id = d.refobjid
-        WHERE c.relnamespace = 'leasehold'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-            AND u.id <> p.own AND u.owner <> c.relowner
-            AND NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = u.owner AND r.rolsuper) LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'the % runs what belongs to %', one.what, one.owner
-            USING ERRCODE = 'insufficient_privilege', HINT = 'Look at what it does, and drop it.';
-    END IF;
+    -- Whoever hangs something on a table may not have committed it yet. Calls of the kit go on.
+    FOR one IN
+        SELECT c.oid::regclass AS place FROM pg_class AS c
+        WHERE c.relnamespace = 'leasehold'::regnamespace AND c.relname IN ('fence', 'kit') AND c.relkind = 'r'
+    LOOP
+        EXECUTE format('LOCK TABLE ONLY %s IN ROW EXCLUSIVE MODE', one.place);
+    END LOOP;
+    -- What hangs on a table stays when the table changes its owner, and runs with the rights of whoever
+    -- uses it. No list of what is bad would be complete: a function of the system can run SQL that it is
+    -- given as text. So only what the kit makes may be there. What is `mended` is made anew below, before
+    -- anything runs it: the trigger that keeps the tokens, and the view.
+    FOR one IN
+        -- Begin: what is on the tables and is not of the kit's making.
+        WITH place AS (
+            SELECT c.oid, c.relname, c.relnamespace, c.reloftype, c.relrowsecurity OR c.relforcerowsecurity AS guarded,
+                c.relkind = CASE c.relname WHEN 'protected' THEN 'v' ELSE 'r' END AS fits
+            FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+            WHERE n.nspname = 'leasehold' AND c.relname IN ('fence', 'kit', 'protected')
+        ), made (place, part, kind, spelling, needed) AS (VALUES
+            ('fence', 'resource', 'text'::regtype, '"C"'::regcollation::oid, true),
+            ('fence', 'token', 'bigint'::regtype, 0, true),
+            ('fence', 'previous', 'bigint'::regtype, 0, false),
+            ('fence', 'used', 'bigint'::regtype, 0, false),
+            ('fence', 'changed_at', 'timestamptz'::regtype, 0, false),
+            ('kit', 'version', 'integer'::regtype, 0, true),
+            ('kit', 'installed_at', 'timestamptz'::regtype, 0, true)
+        ), other (what, undo, mended) AS (
+            SELECT pg_describe_object('pg_class'::regclass, c.oid, 0), NULL, false FROM place AS c WHERE NOT c.fits
+            UNION SELECT 'the type of ' || pg_describe_object('pg_class'::regclass, c.oid, 0),
+                format('ALTER TABLE %s NOT OF', c.oid::regclass), false
+                FROM place AS c WHERE c.fits AND c.reloftype <> 0
+            UNION SELECT 'row security of ' || pg_describe_object('pg_class'::regclass, c.oid, 0),
+                format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', c.oid::regclass), false
+                FROM place AS c WHERE c.fits AND c.guarded
+            -- Whoever owns the other table reaches the rows of this one, or puts rows of its own among them.
+            UNION SELECT format('what %s inherits from %s', i.inhrelid::regclass, i.inhparent::regclass),
+                format(CASE WHEN k.relispartition THEN 'ALTER TABLE %2$s DETACH PARTITION %1$s'
+                    ELSE 'ALTER TABLE %1$s NO INHERIT %2$s' END, i.inhrelid::regclass, i.inhparent::regclass), false
+                FROM place AS c JOIN pg_inherits AS i ON c.oid IN (i.inhrelid, i.inhparent)
+                JOIN pg_class AS k ON k.oid = i.inhrelid WHERE c.fits
+            -- A table of an older kit lacks some of the columns.
+            UNION SELECT pg_describe_object('pg_class'::regclass, c.oid, a.attnum), NULL, false
+                FROM place AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+                WHERE c.fits AND c.relname <> 'protected' AND a.attnum > 0 AND NOT a.attisdropped
+                    AND (a.attidentity <> '' OR a.attgenerated <> '' OR a.atttypmod <> -1
+                        OR (c.relname, a.attname, a.atttypid, a.attcollation, a.attnotnull) NOT IN (
+                            SELECT m.place, m.part, m.kind::oid, m.spelling, m.needed FROM made AS m))
+            UNION SELECT pg_describe_object('pg_attrdef'::regclass, d.oid, 0),
+                CASE a.attgenerated WHEN '' THEN format('ALTER TABLE %s ALTER %I DROP DEFAULT', c.oid::regclass, a.attname) END,
+                false
+                FROM place AS c JOIN pg_attrdef AS d ON d.adrelid = c.oid
+                JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = d.adnum
+                WHERE c.fits AND NOT ((c.relname, a.attname) = ('kit', 'installed_at')
+                    AND pg_get_expr(d.adbin, d.adrelid) = 'now()')
+            -- From PostgreSQL 18 on NOT NULL is one. What a constraint trigger is, its trigger tells.
+            UNION SELECT pg_describe_object('pg_constraint'::regclass, x.oid, 0),
+                CASE WHEN x.contype NOT IN ('p', 'n')
+                    THEN format('ALTER TABLE %s DROP CONSTRAINT %I', x.conrelid::regclass, x.conname) END, false
+                FROM place AS c JOIN pg_constraint AS x ON c.oid IN (x.conrelid, x.confrelid)
+                WHERE c.fits AND x.contype <> 't' AND x.conparentid = 0
+                    AND NOT (x.contype IN ('p', 'n') AND x.convalidated AND NOT x.condeferrable)
+            -- The primary key, and what is to replace it while it is built anew. Even to plan a count runs
+            -- the condition of any other.
+            UNION SELECT pg_describe_object('pg_class'::regclass, i.indexrelid, 0),
+                CASE WHEN NOT i.indisprimary THEN format('DROP INDEX %s', i.indexrelid::regclass) END, false
+                FROM place AS c JOIN pg_index AS i ON i.indrelid = c.oid
+                WHERE c.fits AND NOT EXISTS (SELECT FROM pg_constraint AS x
+                        WHERE x.conrelid = c.oid AND x.conindid = i.indexrelid AND x.contype IN ('u', 'x'))
+                    AND NOT (i.indisunique AND i.indimmediate AND (i.indisprimary OR NOT i.indisvalid)
+                        AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnatts = 1 AND EXISTS (
+                            SELECT FROM pg_attribute AS a JOIN pg_opclass AS o ON o.oid = i.indclass[0]
+                            JOIN pg_am AS m ON m.oid = o.opcmethod
+                            WHERE a.attrelid = c.oid AND a.attnum = i.indkey[0] AND a.attname IN ('resource', 'version')
+                                AND i.indcollation[0] = a.attcollation AND o.opcdefault AND o.opcintype = a.atttypid
+                                AND o.opcnamespace = 'pg_catalog'::regnamespace AND m.amname = 'btree'))
+            UNION SELECT pg_describe_object('pg_trigger'::regclass, t.oid, 0),
+                format('DROP TRIGGER %I ON %s', t.tgname, c.oid::regclass), (c.relname, t.tgname) = ('fence', 'keep')
+                FROM place AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid JOIN pg_proc AS f ON f.oid = t.tgfoid
+                WHERE c.fits AND NOT t.tgisinternal AND NOT ((c.relname, t.tgname) = ('fence', 'keep')
+                    AND f.pronamespace = c.relnamespace AND f.proname = 'keep' AND f.pronargs = 0
+                    AND t.tgtype = 2 + 8 + 32 AND t.tgqual IS NULL AND t.tgnargs = 0 AND t.tgattr::text = ''
+                    AND t.tgconstraint = 0 AND t.tgoldtable IS NULL AND t.tgnewtable IS NULL)
+            UNION SELECT pg_describe_object('pg_rewrite'::regclass, r.oid, 0),
+                format('DROP RULE %I ON %s', r.rulename, c.oid::regclass), false
+                FROM place AS c JOIN pg_rewrite AS r ON r.ev_class = c.oid
+                WHERE c.fits AND (c.relname, r.rulename) <> ('protected', '_RETURN')
+            UNION SELECT pg_describe_object('pg_policy'::regclass, y.oid, 0),
+                format('DROP POLICY %I ON %s', y.polname, c.oid::regclass), false
+                FROM place AS c JOIN pg_policy AS y ON y.polrelid = c.oid WHERE c.fits
+            UNION SELECT pg_describe_object('pg_statistic_ext'::regclass, s.oid, 0),
+                format('DROP STATISTICS %I.%I', n.nspname, s.stxname), false
+                FROM place AS c JOIN pg_statistic_ext AS s ON s.stxrelid = c.oid
+                JOIN pg_namespace AS n ON n.oid = s.stxnamespace WHERE c.fits
+            -- What is the system's leaves no trace there.
+            UNION SELECT pg_describe_object('pg_class'::regclass, c.oid, 0), 'DROP VIEW leasehold.protected', true
+                FROM place AS c JOIN pg_rewrite AS r ON r.ev_class = c.oid
+                JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                WHERE c.fits AND (c.relname, r.rulename) = ('protected', '_RETURN')
+                    AND (d.refclassid, d.refobjid) <> ('pg_class'::regclass, c.oid)
+                    AND NOT (d.refclassid = 'pg_proc'::regclass AND d.refobjid IN (SELECT f.oid FROM pg_proc AS f
+                        WHERE f.pronamespace = c.relnamespace AND f.proname = 'tables_protected' AND f.pronargs = 0))
+        )
+        SELECT o.what, o.undo, o.mended FROM other AS o ORDER BY o.what
+        -- End.
+    LOOP
+        another := another OR one.undo LIKE 'DROP TRIGGER %';
+        CONTINUE WHEN one.mended;
+        RAISE EXCEPTION '% is not of the kit''s making', one.what
+            USING ERRCODE = 'wrong_object_type',
+                  HINT = coalesce('Look at what it does. To undo it: ' || one.undo,
+                      'Look at what is there, and set it right. What a newer kit has made, its own scripts know.');
+    END LOOP;
     relations := ARRAY(SELECT oid FROM pg_class WHERE relnamespace = 'leasehold'::regnamespace);
     functions := ARRAY(SELECT oid FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace);
     IF to_regclass('leasehold.kit') IS NOT NULL THEN
         SELECT coalesce(max(version), 0) INTO theirs FROM leasehold.kit;
-    ELSIF to_regclass('leasehold.fence') IS NOT NULL THEN
-        RAISE EXCEPTION 'there is a table leasehold.fence that this kit did not make'
-            USING ERRCODE = 'duplicate_table';
     ELSE
         CREATE TABLE leasehold.kit (
             version integer PRIMARY KEY,
@@ -168,16 +247,17 @@ BEGIN
                       || 'To give up the fence for good, see remove.sql.';
     END
     $body$;
-    -- Made anew where it is not, as a table may have come without it, or with another of that name.
-    IF NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = 'leasehold.fence'::regclass
-        AND t.tgname = 'keep' AND t.tgfoid = 'leasehold.keep()'::regprocedure AND t.tgenabled = 'A'
-        AND t.tgtype = 2 + 8 + 32 AND t.tgqual IS NULL)
-    THEN
-        IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = 'leasehold.fence'::regclass AND t.tgname = 'keep') THEN
-            DROP TRIGGER keep ON leasehold.fence;
-        END IF;
+    -- A table may have come without it, or with another of that name.
+    IF another THEN
+        DROP TRIGGER keep ON leasehold.fence;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = 'leasehold.fence'::regclass AND t.tgname = 'keep') THEN
         CREATE TRIGGER keep BEFORE DELETE OR TRUNCATE ON leasehold.fence
             FOR EACH STATEMENT EXECUTE FUNCTION leasehold.keep();
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = 'leasehold.fence'::regclass AND t.tgname = 'keep'
+        AND t.tgenabled = 'A')
+    THEN
         ALTER TABLE leasehold.fence ENABLE ALWAYS TRIGGER keep;
     END IF;
 
@@ -457,45 +537,93 @@ BEGIN
     $body$;
 
     -- The tables in trigger mode, as the catalog has them.
-    -- The arguments of a trigger are bytes, each followed by a zero. Triggers on partitions belong to the
-    -- table that was protected. `enabled` says that every trigger that makes it is there and enabled.
-    CREATE OR REPLACE VIEW leasehold.protected AS
-        WITH ours AS (
-            SELECT t.tgrelid, t.tgname, t.tgenabled, t.tgparentid, p.proname,
-                substring(t.tgargs FOR greatest(position(decode('00', 'hex') IN t.tgargs) - 1, 0)) AS first,
-                substring(t.tgargs FROM position(decode('00', 'hex') IN t.tgargs) + 1) AS rest
-            FROM pg_catalog.pg_trigger AS t
-            JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
-            JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
-            WHERE n.nspname = 'leasehold' AND p.proname IN ('fenced', 'misplaced')
-                AND starts_with(t.tgname::text, 'leasehold_')
+    --
+    -- The arguments of a trigger are bytes, each followed by a zero: strictness, then the column; or the
+    -- column alone. Triggers on partitions belong to the table that was protected. One trigger that is
+    -- there without its siblings makes a table, so that a dropped one is told; and so does a trigger with
+    -- a name of the kit that calls something else. Conditions are compared as the server words them, but
+    -- for its parentheses and casts, and with whatever the column is called by now. The words depend on
+    -- the path, so it is pinned.
+    CREATE OR REPLACE FUNCTION leasehold.tables_protected()
+    RETURNS TABLE (target regclass, resource_column text, strict boolean, enabled boolean, remade boolean)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $body$
+        -- Begin: the tables in trigger mode.
+        WITH hung AS (
+            SELECT t.*, n.nspname = 'leasehold' AND p.proname = k.proname AS own, k.proname, k.kind, k.arguments, k.words
+            FROM (VALUES
+                ('leasehold_fence', 'fenced', 62, 2, NULL),
+                ('leasehold_fence_truncate', 'fenced', 34, 2, NULL),
+                ('leasehold_fence_rows', 'fenced', 31, 1, 'current_setting(''leasehold.%s'', true)
+                    = concat_ws(chr(10), pg_current_xact_id_if_assigned(), COALESCE(current_setting(''leasehold.token'', true), ''''),
+                        current_setting(''leasehold.resource'', true)) IS NOT TRUE
+                    OR COALESCE(current_setting(''leasehold.mode'', true), '''') <> ALL (ARRAY['''', ''exclusive''])'),
+                ('leasehold_resource_insert', 'misplaced', 5, 1, '%2$s'),
+                ('leasehold_resource_update', 'misplaced', 17, 1, '%1$s OR %2$s'),
+                ('leasehold_resource_delete', 'misplaced', 9, 1, '%1$s')
+            ) AS k (tgname, proname, kind, arguments, words)
+            JOIN pg_trigger AS t ON t.tgname = k.tgname
+            JOIN pg_proc AS p ON p.oid = t.tgfoid
+            JOIN pg_namespace AS n ON n.oid = p.pronamespace
+        ), split AS (
+            SELECT h.*, substring(h.tgargs FOR greatest(position(decode('00', 'hex') IN h.tgargs) - 1, 0)) AS first,
+                substring(h.tgargs FROM position(decode('00', 'hex') IN h.tgargs) + 1) AS rest
+            FROM hung AS h
+        ), told AS (
+            SELECT s.*, CASE WHEN s.own AND s.proname = 'fenced' THEN s.first = 'true'::bytea END AS once,
+                CASE WHEN s.own AND s.tgname <> 'leasehold_fence_rows' THEN convert_from(CASE s.proname WHEN 'misplaced' THEN s.first
+                    ELSE substring(s.rest FOR greatest(position(decode('00', 'hex') IN s.rest) - 1, 0)) END, 'UTF8') END AS named
+            FROM split AS s
+        ), judged AS (
+            SELECT t.*, coalesce(t.own AND t.tgtype = t.kind AND t.tgnargs = t.arguments AND t.tgattr::text = ''
+                AND t.tgconstraint = 0 AND t.tgoldtable IS NULL AND t.tgnewtable IS NULL
+                AND CASE WHEN t.words IS NULL THEN t.tgqual IS NULL ELSE EXISTS (
+                    SELECT FROM (
+                        SELECT format(t.words, CASE WHEN t.once THEN 'passed_once' ELSE 'passed' END)
+                            WHERE t.proname = 'fenced'
+                        UNION ALL SELECT format(t.words,
+                            format('old.%I COLLATE "C" = current_setting(''leasehold.resource'', true) IS NOT TRUE', a.attname),
+                            format('new.%I COLLATE "C" = current_setting(''leasehold.resource'', true) IS NOT TRUE', a.attname))
+                            FROM pg_attribute AS a
+                            WHERE t.proname = 'misplaced' AND a.attrelid = t.tgrelid AND a.attnum > 0 AND NOT a.attisdropped
+                                AND (a.attname = t.named OR NOT EXISTS (SELECT FROM pg_attribute AS o
+                                    WHERE o.attrelid = t.tgrelid AND o.attname = t.named AND NOT o.attisdropped))
+                    ) AS c (condition)
+                    WHERE strpos(regexp_replace(pg_get_triggerdef(t.oid), '[[:space:]()]|::text', '', 'g'),
+                        regexp_replace(format(' FOR EACH ROW WHEN (%s) EXECUTE FUNCTION leasehold.', c.condition),
+                            '[[:space:]()]|::text', '', 'g')) > 0
+                ) END, false) AS made
+            FROM told AS t
         ), placed AS (
-            SELECT o.*, coalesce(
-                (SELECT a.relid::oid FROM pg_catalog.pg_partition_ancestors(o.tgrelid) WITH ORDINALITY AS a (relid, step)
-                    WHERE EXISTS (SELECT FROM ours AS above WHERE above.tgrelid = a.relid
+            SELECT j.*, coalesce(
+                (SELECT a.relid::oid FROM pg_partition_ancestors(j.tgrelid) WITH ORDINALITY AS a (relid, step)
+                    WHERE EXISTS (SELECT FROM judged AS above WHERE above.tgrelid = a.relid
                         AND above.tgparentid = 0 AND above.tgname <> 'leasehold_fence_truncate')
                     ORDER BY a.step LIMIT 1),
-                pg_catalog.pg_partition_root(o.tgrelid)::oid, o.tgrelid) AS target
-            FROM ours AS o
-        ), tables AS (
-            SELECT p.target,
-                max(nullif(convert_from(CASE p.proname WHEN 'misplaced' THEN p.first ELSE
-                    substring(p.rest FOR greatest(position(decode('00', 'hex') IN p.rest) - 1, 0)) END, 'UTF8'), ''))
-                    FILTER (WHERE p.tgname = 'leasehold_fence' OR p.proname = 'misplaced') AS named,
-                coalesce(bool_or(p.first = 'true'::bytea) FILTER (WHERE p.proname = 'fenced'), false) AS strict,
-                bool_and(p.tgenabled IN ('O', 'A')) AS enabled,
-                count(*) FILTER (WHERE p.tgname = 'leasehold_fence' AND p.tgrelid = p.target) AS statements,
+                pg_partition_root(j.tgrelid)::oid, j.tgrelid) AS place
+            FROM judged AS j
+        ), whole AS (
+            SELECT p.place, nullif(coalesce(max(p.named) FILTER (WHERE p.proname = 'misplaced'),
+                    max(p.named) FILTER (WHERE p.tgname = 'leasehold_fence')), '') AS named,
+                coalesce(bool_or(p.once), false) AS once,
+                bool_and(p.tgenabled IN ('O', 'A')) AS awake,
+                bool_and(p.made) AND count(DISTINCT p.once) <= 1 AND count(DISTINCT p.named) <= 1 AS made,
+                count(*) FILTER (WHERE p.tgname = 'leasehold_fence' AND p.tgrelid = p.place) AS statements,
                 count(*) FILTER (WHERE p.tgname = 'leasehold_fence_rows') AS rows,
-                count(*) FILTER (WHERE p.tgname = 'leasehold_fence_truncate' AND p.tgrelid <> p.target) AS truncates,
+                count(*) FILTER (WHERE p.tgname = 'leasehold_fence_truncate' AND p.tgrelid <> p.place) AS truncates,
                 count(*) FILTER (WHERE p.proname = 'misplaced') AS checks,
-                (SELECT count(*) FROM pg_catalog.pg_partition_tree(p.target) AS t WHERE t.relid <> p.target) AS parts
-            FROM placed AS p GROUP BY p.target
+                (SELECT count(*) FROM pg_partition_tree(p.place) AS t WHERE t.relid <> p.place) AS parts
+            FROM placed AS p GROUP BY p.place
         )
-        -- An older view has it in this collation, and it cannot be changed.
-        SELECT t.target::regclass AS target, t.named COLLATE pg_catalog."default" AS resource_column, t.strict,
-            t.enabled AND t.statements = 1 AND t.rows = t.parts + 1 AND t.truncates = t.parts
-                AND (t.named IS NULL OR t.checks = 3 * (t.parts + 1)) AS enabled
-        FROM tables AS t;
+        SELECT w.place::regclass, w.named, w.once, w.awake AND w.made AND w.statements = 1 AND w.rows = w.parts + 1
+                AND w.truncates = w.parts AND (w.named IS NULL OR w.checks = 3 * (w.parts + 1)), NOT w.made
+        FROM whole AS w
+        -- End.
+    $body$;
+
+    -- `enabled` says that every trigger that makes it is there, enabled, and as `protect` makes it;
+    -- `remade` that one is not as `protect` makes it.
+    CREATE OR REPLACE VIEW leasehold.protected AS
+        SELECT p.target, p.resource_column, p.strict, p.enabled, p.remade FROM leasehold.tables_protected() AS p;
 
     -- Takes a table out of trigger mode. Whoever owns the table may call it.
     CREATE OR REPLACE FUNCTION leasehold.unprotect(target regclass) RETURNS void
@@ -507,7 +635,10 @@ BEGIN
             SELECT t.tgname, t.tgrelid::regclass AS place FROM pg_trigger AS t
             WHERE (t.tgrelid = unprotect.target
                     OR t.tgrelid IN (SELECT relid FROM pg_partition_tree(unprotect.target)))
-                AND t.tgfoid IN ('leasehold.fenced'::regproc, 'leasehold.misplaced'::regproc)
+                AND (t.tgfoid IN ('leasehold.fenced'::regproc, 'leasehold.misplaced'::regproc)
+                    -- Another trigger of the same name would be in the way of the next call of `protect`.
+                    OR t.tgname IN ('leasehold_fence', 'leasehold_fence_rows', 'leasehold_fence_truncate',
+                        'leasehold_resource_insert', 'leasehold_resource_update', 'leasehold_resource_delete'))
                 AND t.tgparentid = 0
         LOOP
             EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, one.place);
@@ -610,6 +741,28 @@ BEGIN
     END
     $body$;
 
+    -- Tables whose triggers are not as `protect` makes them -----------------------------------------
+
+    FOR one IN
+        SELECT p.target, format('SELECT leasehold.protect(%L, %L, %s)', p.target, p.resource_column, p.strict::text) AS call,
+            -- Else nothing tells how strict it was, or with which column.
+            EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = p.target AND t.tgfoid = 'leasehold.fenced'::regproc)
+                AND (p.resource_column IS NOT NULL OR NOT EXISTS (SELECT FROM pg_trigger AS t
+                    WHERE t.tgrelid = p.target AND starts_with(t.tgname::text, 'leasehold_resource_'))) AS known
+        FROM leasehold.protected AS p WHERE p.remade
+    LOOP
+        BEGIN
+            IF NOT one.known THEN
+                RAISE 'nothing tells how it was protected';
+            END IF;
+            EXECUTE one.call;
+        EXCEPTION WHEN OTHERS THEN
+            -- It may be somebody else's, or in use. That is no reason to go without the rest.
+            RAISE WARNING '% has triggers of the kit that were made anew by others: %', one.target, SQLERRM
+                USING HINT = 'To protect it as it was, call leasehold.protect with its column and strictness: ' || one.call;
+        END;
+    END LOOP;
+
     -- Privileges -----------------------------------------------------------------------------------
 
     -- What is new is the owner's alone, whatever the default privileges are, and then what is meant for
@@ -626,7 +779,7 @@ BEGIN
         SELECT p.oid::regprocedure AS call FROM pg_proc AS p
         WHERE p.pronamespace = 'leasehold'::regnamespace AND p.oid <> ALL (functions)
             AND p.proname IN ('seal', 'guard', 'passes', 'highest_token', 'version', 'fenced', 'misplaced',
-                'protect', 'unprotect')
+                'protect', 'unprotect', 'tables_protected')
     LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', one.call);
     END LOOP;

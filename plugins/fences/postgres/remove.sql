@@ -44,6 +44,108 @@ BEGIN
         RETURN;
     END IF;
 
+    -- Whoever reads a table runs what hangs on it: even the condition of an index is looked at while a
+    -- count is planned. As in install.sql, only what the kit makes may be there.
+    FOR one IN
+        -- Begin: what is on the tables and is not of the kit's making.
+        WITH place AS (
+            SELECT c.oid, c.relname, c.relnamespace, c.reloftype, c.relrowsecurity OR c.relforcerowsecurity AS guarded,
+                c.relkind = CASE c.relname WHEN 'protected' THEN 'v' ELSE 'r' END AS fits
+            FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+            WHERE n.nspname = 'leasehold' AND c.relname IN ('fence', 'kit', 'protected')
+        ), made (place, part, kind, spelling, needed) AS (VALUES
+            ('fence', 'resource', 'text'::regtype, '"C"'::regcollation::oid, true),
+            ('fence', 'token', 'bigint'::regtype, 0, true),
+            ('fence', 'previous', 'bigint'::regtype, 0, false),
+            ('fence', 'used', 'bigint'::regtype, 0, false),
+            ('fence', 'changed_at', 'timestamptz'::regtype, 0, false),
+            ('kit', 'version', 'integer'::regtype, 0, true),
+            ('kit', 'installed_at', 'timestamptz'::regtype, 0, true)
+        ), other (what, undo, mended) AS (
+            SELECT pg_describe_object('pg_class'::regclass, c.oid, 0), NULL, false FROM place AS c WHERE NOT c.fits
+            UNION SELECT 'the type of ' || pg_describe_object('pg_class'::regclass, c.oid, 0),
+                format('ALTER TABLE %s NOT OF', c.oid::regclass), false
+                FROM place AS c WHERE c.fits AND c.reloftype <> 0
+            UNION SELECT 'row security of ' || pg_describe_object('pg_class'::regclass, c.oid, 0),
+                format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', c.oid::regclass), false
+                FROM place AS c WHERE c.fits AND c.guarded
+            -- Whoever owns the other table reaches the rows of this one, or puts rows of its own among them.
+            UNION SELECT format('what %s inherits from %s', i.inhrelid::regclass, i.inhparent::regclass),
+                format(CASE WHEN k.relispartition THEN 'ALTER TABLE %2$s DETACH PARTITION %1$s'
+                    ELSE 'ALTER TABLE %1$s NO INHERIT %2$s' END, i.inhrelid::regclass, i.inhparent::regclass), false
+                FROM place AS c JOIN pg_inherits AS i ON c.oid IN (i.inhrelid, i.inhparent)
+                JOIN pg_class AS k ON k.oid = i.inhrelid WHERE c.fits
+            -- A table of an older kit lacks some of the columns.
+            UNION SELECT pg_describe_object('pg_class'::regclass, c.oid, a.attnum), NULL, false
+                FROM place AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+                WHERE c.fits AND c.relname <> 'protected' AND a.attnum > 0 AND NOT a.attisdropped
+                    AND (a.attidentity <> '' OR a.attgenerated <> '' OR a.atttypmod <> -1
+                        OR (c.relname, a.attname, a.atttypid, a.attcollation, a.attnotnull) NOT IN (
+                            SELECT m.place, m.part, m.kind::oid, m.spelling, m.needed FROM made AS m))
+            UNION SELECT pg_describe_object('pg_attrdef'::regclass, d.oid, 0),
+                CASE a.attgenerated WHEN '' THEN format('ALTER TABLE %s ALTER %I DROP DEFAULT', c.oid::regclass, a.attname) END,
+                false
+                FROM place AS c JOIN pg_attrdef AS d ON d.adrelid = c.oid
+                JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = d.adnum
+                WHERE c.fits AND NOT ((c.relname, a.attname) = ('kit', 'installed_at')
+                    AND pg_get_expr(d.adbin, d.adrelid) = 'now()')
+            -- From PostgreSQL 18 on NOT NULL is one. What a constraint trigger is, its trigger tells.
+            UNION SELECT pg_describe_object('pg_constraint'::regclass, x.oid, 0),
+                CASE WHEN x.contype NOT IN ('p', 'n')
+                    THEN format('ALTER TABLE %s DROP CONSTRAINT %I', x.conrelid::regclass, x.conname) END, false
+                FROM place AS c JOIN pg_constraint AS x ON c.oid IN (x.conrelid, x.confrelid)
+                WHERE c.fits AND x.contype <> 't' AND x.conparentid = 0
+                    AND NOT (x.contype IN ('p', 'n') AND x.convalidated AND NOT x.condeferrable)
+            -- The primary key, and what is to replace it while it is built anew. Even to plan a count runs
+            -- the condition of any other.
+            UNION SELECT pg_describe_object('pg_class'::regclass, i.indexrelid, 0),
+                CASE WHEN NOT i.indisprimary THEN format('DROP INDEX %s', i.indexrelid::regclass) END, false
+                FROM place AS c JOIN pg_index AS i ON i.indrelid = c.oid
+                WHERE c.fits AND NOT EXISTS (SELECT FROM pg_constraint AS x
+                        WHERE x.conrelid = c.oid AND x.conindid = i.indexrelid AND x.contype IN ('u', 'x'))
+                    AND NOT (i.indisunique AND i.indimmediate AND (i.indisprimary OR NOT i.indisvalid)
+                        AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnatts = 1 AND EXISTS (
+                            SELECT FROM pg_attribute AS a JOIN pg_opclass AS o ON o.oid = i.indclass[0]
+                            JOIN pg_am AS m ON m.oid = o.opcmethod
+                            WHERE a.attrelid = c.oid AND a.attnum = i.indkey[0] AND a.attname IN ('resource', 'version')
+                                AND i.indcollation[0] = a.attcollation AND o.opcdefault AND o.opcintype = a.atttypid
+                                AND o.opcnamespace = 'pg_catalog'::regnamespace AND m.amname = 'btree'))
+            UNION SELECT pg_describe_object('pg_trigger'::regclass, t.oid, 0),
+                format('DROP TRIGGER %I ON %s', t.tgname, c.oid::regclass), (c.relname, t.tgname) = ('fence', 'keep')
+                FROM place AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid JOIN pg_proc AS f ON f.oid = t.tgfoid
+                WHERE c.fits AND NOT t.tgisinternal AND NOT ((c.relname, t.tgname) = ('fence', 'keep')
+                    AND f.pronamespace = c.relnamespace AND f.proname = 'keep' AND f.pronargs = 0
+                    AND t.tgtype = 2 + 8 + 32 AND t.tgqual IS NULL AND t.tgnargs = 0 AND t.tgattr::text = ''
+                    AND t.tgconstraint = 0 AND t.tgoldtable IS NULL AND t.tgnewtable IS NULL)
+            UNION SELECT pg_describe_object('pg_rewrite'::regclass, r.oid, 0),
+                format('DROP RULE %I ON %s', r.rulename, c.oid::regclass), false
+                FROM place AS c JOIN pg_rewrite AS r ON r.ev_class = c.oid
+                WHERE c.fits AND (c.relname, r.rulename) <> ('protected', '_RETURN')
+            UNION SELECT pg_describe_object('pg_policy'::regclass, y.oid, 0),
+                format('DROP POLICY %I ON %s', y.polname, c.oid::regclass), false
+                FROM place AS c JOIN pg_policy AS y ON y.polrelid = c.oid WHERE c.fits
+            UNION SELECT pg_describe_object('pg_statistic_ext'::regclass, s.oid, 0),
+                format('DROP STATISTICS %I.%I', n.nspname, s.stxname), false
+                FROM place AS c JOIN pg_statistic_ext AS s ON s.stxrelid = c.oid
+                JOIN pg_namespace AS n ON n.oid = s.stxnamespace WHERE c.fits
+            -- What is the system's leaves no trace there.
+            UNION SELECT pg_describe_object('pg_class'::regclass, c.oid, 0), 'DROP VIEW leasehold.protected', true
+                FROM place AS c JOIN pg_rewrite AS r ON r.ev_class = c.oid
+                JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                WHERE c.fits AND (c.relname, r.rulename) = ('protected', '_RETURN')
+                    AND (d.refclassid, d.refobjid) <> ('pg_class'::regclass, c.oid)
+                    AND NOT (d.refclassid = 'pg_proc'::regclass AND d.refobjid IN (SELECT f.oid FROM pg_proc AS f
+                        WHERE f.pronamespace = c.relnamespace AND f.proname = 'tables_protected' AND f.pronargs = 0))
+        )
+        SELECT o.what, o.undo, o.mended FROM other AS o ORDER BY o.what
+        -- End.
+    LOOP
+        RAISE EXCEPTION '% is not of the kit''s making', one.what
+            USING ERRCODE = 'wrong_object_type',
+                  HINT = coalesce('Look at what it does. To undo it: ' || one.undo,
+                      'Look at what is there, and set it right. What a newer kit has made, its own scripts know.');
+    END LOOP;
+
     IF to_regclass('leasehold.protected') IS NOT NULL THEN
         -- A partition that was detached still has the trigger that the table above it gave it.
         SELECT array_agg(DISTINCT t.tgrelid::regclass) INTO tables
@@ -69,18 +171,14 @@ BEGIN
     FOR one IN
         SELECT p.oid::regprocedure AS call FROM pg_proc AS p
         WHERE p.pronamespace = 'leasehold'::regnamespace AND p.proname IN ('seal', 'guard', 'passes', 'highest_token',
-            'version', 'protect', 'unprotect', 'fenced', 'misplaced', 'moved', 'refuse', 'refuse_token', 'check_request')
+            'version', 'protect', 'unprotect', 'tables_protected', 'fenced', 'misplaced', 'moved', 'refuse', 'refuse_token',
+            'check_request')
     LOOP
         EXECUTE format('DROP FUNCTION %s', one.call);
     END LOOP;
 
-    -- Whoever reads a table runs what its owner has put there: a view, a policy, and even the condition
-    -- of an index, which is looked at while a count is planned. SET ROLE is no boundary, as that code can
-    -- go back to the role of the session. So rows are counted by their owner alone.
-    IF EXISTS (SELECT FROM pg_class AS c WHERE c.oid = 'leasehold.fence'::regclass AND (c.relkind <> 'r' OR c.relrowsecurity)) THEN
-        RAISE EXCEPTION 'leasehold.fence is not the table that the kit makes'
-            USING ERRCODE = 'wrong_object_type', HINT = 'Look at what is there, and drop it.';
-    END IF;
+    -- What runs under SET ROLE can go back to the role of the session. So rows are counted by their owner
+    -- alone.
     SELECT count(*) = 2 INTO ours FROM (
             SELECT nspowner FROM pg_namespace WHERE nspname = 'leasehold'
             UNION ALL SELECT relowner FROM pg_class WHERE oid = 'leasehold.fence'::regclass

@@ -5,6 +5,7 @@ use leasehold_harness::postgres::Postgres;
 
 use super::{codes, refused, sql, told, with_kit};
 use crate::postgres::roles::BAITED;
+use crate::postgres::strange::{BAIT, taken_over};
 
 /// Status finds this hole, and the statement that it advises for it closes it.
 #[track_caller]
@@ -75,7 +76,7 @@ fn what_others_have_in_the_schema_or_hung_on_its_tables_is_a_hole() {
         ALTER FUNCTION public.spy() OWNER TO app;
         CREATE TRIGGER \"Spy\" BEFORE UPDATE ON leasehold.fence FOR EACH ROW EXECUTE FUNCTION public.spy()",
     );
-    is_closed_by_the_advice(&server, "fence_trigger");
+    is_closed_by_the_advice(&server, "fence_strange");
 }
 
 #[test]
@@ -183,7 +184,7 @@ fn no_command_runs_a_call_of_a_kit_that_is_somebody_elses() {
     let (_, detail, _) = refused(&["install", "--postgres", &url]);
     assert!(detail.contains("belongs to app") && !detail.contains("trapped"), "{detail}");
     let (_, detail, _) = refused(&["remove", "--postgres", &url]);
-    assert!(detail.contains("not the table") && !detail.contains("trapped"), "{detail}");
+    assert!(detail.contains("is not of the kit's making"), "{detail}");
 }
 
 /// Reading a table runs the condition of an index on it.
@@ -196,11 +197,52 @@ fn no_command_reads_a_table_that_is_somebody_elses() {
     told(&["status", "--postgres", &url]);
     let (_, detail, _) = refused(&["install", "--postgres", &url]);
     assert!(detail.contains("belongs to mallory") && !detail.contains("trapped"), "{detail}");
-    let (removed, code) = told(&["remove", "--postgres", &url]);
-    assert_eq!((&removed["tokens"], code), (&Value::Null, Some(0)), "{removed}");
-    let (removed, code) = told(&["remove", "--postgres", &url, "--forget-tokens"]);
-    assert_eq!((&removed["tokens_forgotten"], code), (&true.into(), Some(0)), "{removed}");
-    assert_eq!(sql(&server, "SELECT 1 FROM pg_namespace WHERE nspname = 'leasehold'"), [""; 0]);
+    let remove = ["remove", "--postgres", &url, "--forget-tokens"];
+    for remove in [&remove[..3], &remove[..]] {
+        let (_, detail, _) = refused(remove);
+        assert!(detail.contains("42809") && !detail.contains("trapped"), "{detail}");
+    }
+}
+
+/// Nor one that was somebody else's, with what that one left on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_reads_a_table_with_what_others_left_on_it() {
+    let server = Postgres::start();
+    taken_over(&server, BAIT).await;
+    let found = tokio::task::spawn_blocking(move || {
+        let url = server.url();
+        let (status, code) = told(&["status", "--postgres", &url]);
+        assert_eq!(code, Some(1), "{status}");
+        let install = ["install", "--postgres", &url];
+        let remove = ["remove", "--postgres", &url, "--forget-tokens"];
+        for command in [&install[..], &remove[..3], &remove[..]] {
+            let (_, detail, _) = refused(command);
+            assert!(detail.contains("of the kit's making - Look"), "{command:?}: {detail}");
+        }
+        sql(&server, "DROP INDEX leasehold.fence_token_idx");
+        told(&install);
+        sql(
+            &server,
+            "CREATE RULE r AS ON INSERT TO leasehold.fence WHERE lair.bait('x') DO ALSO NOTHING",
+        );
+        let (_, detail, _) = refused(&["test", "--postgres", &url]);
+        assert!(
+            detail.contains("rule r on table leasehold.fence is not of the kit's making"),
+            "{detail}"
+        );
+        status
+    });
+    let status = found.await.expect("it does not panic");
+    assert!(codes(&status).contains(&"fence_strange"), "{status}");
+}
+
+#[test]
+fn nothing_of_an_older_kit_is_a_hole() {
+    let server = Postgres::start();
+    sql(&server, include_str!("../postgres/kit-1.sql"));
+    let (status, code) = told(&["status", "--postgres", &server.url()]);
+    assert_eq!(code, Some(0), "{status}");
+    assert!(codes(&status).contains(&"kit_old"), "{status}");
 }
 
 #[test]
@@ -334,57 +376,193 @@ fn what_runs_on_the_tables_and_belongs_to_others_is_a_hole() {
         CREATE FUNCTION of_app.word() RETURNS text LANGUAGE sql AS 'SELECT ''a''';
         ALTER FUNCTION of_app.deed(text) OWNER TO app; ALTER FUNCTION of_app.word() OWNER TO app",
     );
-    for (hang, drop, what) in [
-        (
-            "CREATE INDEX i ON leasehold.fence (resource) WHERE of_app.deed(resource)",
-            "DROP INDEX leasehold.i",
-            "index",
-        ),
+    for (hang, what) in [
+        ("CREATE INDEX i ON leasehold.fence (resource) WHERE of_app.deed(resource)", "index"),
         (
             "ALTER TABLE leasehold.fence ADD CONSTRAINT c CHECK (of_app.deed(resource))",
-            "ALTER TABLE leasehold.fence DROP CONSTRAINT c",
             "constraint",
         ),
-        (
-            "ALTER TABLE leasehold.fence ALTER resource SET DEFAULT of_app.word()",
-            "ALTER TABLE leasehold.fence ALTER resource DROP DEFAULT",
-            "default",
-        ),
+        ("ALTER TABLE leasehold.fence ALTER resource SET DEFAULT of_app.word()", "default"),
         (
             "CREATE TRIGGER own BEFORE UPDATE ON leasehold.fence FOR EACH ROW
                 WHEN (of_app.deed(NEW.resource)) EXECUTE FUNCTION leasehold.keep()",
-            "DROP TRIGGER own ON leasehold.fence",
             "trigger",
         ),
         (
             "CREATE RULE r AS ON UPDATE TO leasehold.kit WHERE of_app.deed('') DO ALSO NOTHING",
-            "DROP RULE r ON leasehold.kit",
             "rule",
         ),
+        ("CREATE POLICY p ON leasehold.fence USING (of_app.deed(resource))", "policy"),
+        ("CREATE STATISTICS s ON resource, token FROM leasehold.fence", "statistics"),
+        ("CREATE TABLE child () INHERITS (leasehold.fence)", "inherits"),
     ] {
         sql(&server, hang);
-        let (status, code) = told(&["status", "--postgres", &url]);
-        assert_eq!(code, Some(1), "{what}: {status}");
-        assert!(codes(&status).contains(&"fence_strange"), "{what}: {status}");
-        let (_, detail, _) = refused(&["install", "--postgres", &url]);
-        assert!(detail.contains(what) && detail.contains("belongs to app"), "{what}: {detail}");
-        sql(&server, drop);
-        let (status, code) = told(&["status", "--postgres", &url]);
-        assert_eq!(code, Some(0), "{what}: {status}");
+        for command in ["install", "remove"] {
+            let (_, detail, _) = refused(&[command, "--postgres", &url]);
+            assert!(detail.contains(what) && detail.contains("To undo it"), "{what}: {detail}");
+        }
+        is_closed_by_the_advice(&server, "fence_strange");
     }
     told(&["install", "--postgres", &url]);
 }
 
+/// The advice for a code is to install, and after that there is nothing to tell.
+#[track_caller]
+fn is_mended_by_installing(server: &Postgres, code: &str) {
+    let url = server.url();
+    let (status, _) = told(&["status", "--postgres", &url]);
+    let findings = status["findings"].as_array().cloned().unwrap_or_default();
+    let found = findings.iter().find(|finding| finding["code"] == code);
+    let advice = found.and_then(|found| found["advice"].as_str()).unwrap_or_default();
+    assert!(advice.contains("leasehold fence install"), "{code}: {status}");
+    told(&["install", "--postgres", &url]);
+    let (status, exit) = told(&["status", "--postgres", &url]);
+    assert!(!codes(&status).contains(&code) && exit == Some(0), "{code}: {status}");
+}
+
 #[test]
-fn a_fence_that_came_without_its_keeper_gets_it() {
+fn a_fence_without_its_keeper_or_with_another_gets_it() {
+    let server = with_kit();
+    let deeds = "BEFORE DELETE OR TRUNCATE ON leasehold.fence FOR EACH STATEMENT";
+    sql(
+        &server,
+        "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+    );
+    for (deed, code) in [
+        ("DROP TRIGGER keep ON leasehold.fence".to_owned(), "fence_forgets"),
+        ("ALTER TABLE leasehold.fence DISABLE TRIGGER keep".to_owned(), "fence_forgets"),
+        (
+            format!("CREATE TRIGGER keep {deeds} WHEN (false) EXECUTE FUNCTION leasehold.keep()"),
+            "fence_strange",
+        ),
+        (format!("CREATE TRIGGER keep {deeds} EXECUTE FUNCTION nothing()"), "fence_strange"),
+    ] {
+        if deed.starts_with("CREATE") {
+            sql(&server, "DROP TRIGGER keep ON leasehold.fence");
+            sql(
+                &server,
+                &format!("{deed}; ALTER TABLE leasehold.fence ENABLE ALWAYS TRIGGER keep"),
+            );
+        } else {
+            sql(&server, &deed);
+        }
+        is_mended_by_installing(&server, code);
+    }
+}
+
+/// A table with a column, and what is told of it: by status, and by the view.
+const BILL: &str = "CREATE TABLE bill (id int, r text, s text) PARTITION BY RANGE (id);
+    CREATE TABLE low PARTITION OF bill FOR VALUES FROM (0) TO (10);
+    CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+    SELECT leasehold.protect('bill', 'r', true)";
+const SHOWN: &str = "SELECT concat_ws(' ', target, resource_column, strict, enabled, remade) FROM leasehold.protected";
+
+#[test]
+fn a_trigger_that_was_made_anew_with_a_condition_or_for_another_function_is_a_hole() {
     let server = with_kit();
     let url = server.url();
-    sql(&server, "DROP TRIGGER keep ON leasehold.fence");
-    let (status, _) = told(&["status", "--postgres", &url]);
-    assert!(codes(&status).contains(&"fence_forgets"), "{status}");
+    sql(&server, BILL);
+    let fenced = "EXECUTE FUNCTION leasehold.fenced('true'";
+    let misplaced = "EXECUTE FUNCTION leasehold.misplaced('r')";
+    let rows = "BEFORE INSERT OR UPDATE OR DELETE ON bill FOR EACH ROW";
+    let statement = "BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON bill FOR EACH STATEMENT";
+    for (name, how) in [
+        ("leasehold_fence", format!("{statement} WHEN (false) {fenced}, 'r')")),
+        ("leasehold_fence", format!("{statement} {fenced}, 's')")),
+        ("leasehold_fence", format!("{statement} EXECUTE FUNCTION nothing()")),
+        ("leasehold_fence_rows", format!("{rows} {fenced})")),
+        ("leasehold_fence_rows", format!("{rows} WHEN (false) {fenced})")),
+        ("leasehold_fence_rows", format!("{rows} EXECUTE FUNCTION nothing()")),
+        ("leasehold_resource_insert", format!("AFTER INSERT ON bill FOR EACH ROW {misplaced}")),
+        (
+            "leasehold_resource_insert",
+            format!(
+                "AFTER INSERT ON bill FOR EACH ROW WHEN ((NEW.s COLLATE \"C\"
+                    = current_setting('leasehold.resource', true)) IS NOT TRUE) {misplaced}"
+            ),
+        ),
+        (
+            "leasehold_resource_update",
+            format!("AFTER UPDATE ON bill FOR EACH ROW WHEN (false) {misplaced}"),
+        ),
+        (
+            "leasehold_resource_delete",
+            format!("AFTER DELETE ON bill FOR EACH ROW WHEN (OLD.r = 'x') {misplaced}"),
+        ),
+    ] {
+        sql(&server, &format!("DROP TRIGGER {name} ON bill; CREATE TRIGGER {name} {how}"));
+        assert_eq!(sql(&server, SHOWN), ["bill r t f t"], "{name} {how}");
+        let (status, code) = told(&["status", "--postgres", &url]);
+        assert!(codes(&status).contains(&"trigger_disabled") && code == Some(1), "{how}: {status}");
+        let call = status["protected"][0]["call"].as_str().expect("a statement");
+        if how.contains("FOR EACH ROW") {
+            sql(&server, call);
+        } else {
+            told(&["install", "--postgres", &url]);
+        }
+        assert_eq!(sql(&server, SHOWN), ["bill r t t f"], "{name} {how}");
+        assert_eq!(told(&["status", "--postgres", &url]).1, Some(0), "{name} {how}");
+    }
+}
+
+#[test]
+fn installing_leaves_alone_what_it_cannot_know_or_may_not_touch() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, BILL);
+    // Whoever disabled or dropped one has done so for the owner to see, not for the next installer.
+    sql(&server, "ALTER TABLE bill DISABLE TRIGGER leasehold_fence");
     told(&["install", "--postgres", &url]);
-    let (status, _) = told(&["status", "--postgres", &url]);
-    assert!(!codes(&status).contains(&"fence_forgets"), "{status}");
+    assert_eq!(sql(&server, SHOWN), ["bill r t f f"]);
+    sql(&server, "SELECT leasehold.unprotect('bill')");
+    for name in ["leasehold_fence", "leasehold_resource_insert"] {
+        let deed = if name.contains("insert") { "AFTER INSERT" } else { "BEFORE TRUNCATE" };
+        sql(&server, &format!("CREATE TRIGGER {name} {deed} ON bill EXECUTE FUNCTION nothing()"));
+    }
+    let (installed, code) = told(&["install", "--postgres", &url]);
+    assert_eq!(code, Some(0), "{installed}");
+    assert_eq!(sql(&server, SHOWN), ["bill f f t"]);
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert!(codes(&status).contains(&"trigger_disabled") && code == Some(1), "{status}");
+    sql(&server, "SELECT leasehold.protect('bill', 'r')");
+    assert_eq!(sql(&server, SHOWN), ["bill r f t f"]);
+}
+
+/// As a dump brings the triggers, and with whatever the caller has in its path.
+#[test]
+fn triggers_are_known_again_from_a_dump_and_under_any_path() {
+    let server = with_kit();
+    sql(
+        &server,
+        "CREATE TABLE \"Bill of (1)\" (id int, \"The r\" varchar(20), n int, b char(9));
+        CREATE FUNCTION public.current_setting(text, boolean) RETURNS text LANGUAGE sql AS 'SELECT NULL'",
+    );
+    let redone = "DO $$ DECLARE one record; BEGIN
+            FOR one IN SELECT tgname, pg_get_triggerdef(oid) AS made FROM pg_trigger
+                WHERE tgrelid = '\"Bill of (1)\"'::regclass AND tgname LIKE 'leasehold%' LOOP
+                EXECUTE format('DROP TRIGGER %I ON \"Bill of (1)\"', one.tgname);
+                EXECUTE one.made;
+            END LOOP;
+        END $$";
+    let shown = "SET search_path = public, leasehold, pg_catalog; \
+         SELECT concat_ws(' ', enabled, remade) FROM leasehold.protected";
+    for (column, strict) in [("The r", false), ("n", true), ("b", false)] {
+        sql(&server, &format!("SELECT leasehold.protect('\"Bill of (1)\"', '{column}', {strict})"));
+        assert_eq!(sql(&server, shown), ["t f"], "{column}");
+        sql(&server, redone);
+        assert_eq!(sql(&server, shown), ["t f"], "{column}, from a dump");
+        sql(
+            &server,
+            &format!("ALTER TABLE \"Bill of (1)\" RENAME \"{column}\" TO \"new {column}\""),
+        );
+        assert_eq!(sql(&server, shown), ["t f"], "{column}, called otherwise");
+        let (status, code) = told(&["status", "--postgres", &server.url()]);
+        assert_eq!(code, Some(0), "{status}");
+        sql(
+            &server,
+            &format!("ALTER TABLE \"Bill of (1)\" RENAME \"new {column}\" TO \"{column}\""),
+        );
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! `refusals` asks one session; `races` and `isolation` let several sessions meet; `triggers` and
 //! `reach` are about trigger mode, what it catches and where it can stand; `pattern` is the guide's
-//! plain UPDATE; `crash`, `upgrade` and `roles` are about the database around it.
+//! plain UPDATE; `crash`, `upgrade`, `roles` and `strange` are about the database around it.
 
 mod crash;
 mod fixture;
@@ -12,5 +12,6 @@ mod races;
 mod reach;
 mod refusals;
 pub(crate) mod roles;
+pub(crate) mod strange;
 mod triggers;
 mod upgrade;

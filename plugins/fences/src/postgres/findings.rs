@@ -1,7 +1,9 @@
 //! What a database has that weakens a fence, without racing anything.
 
 use super::connect::{rows, value};
-use super::kit::{Protected, VERSION};
+use super::protected::{self, Protected};
+use super::scripts::VERSION;
+use super::strange::{self, Strange};
 use crate::error::Error;
 use crate::report::{Finding, Severity};
 use tokio_postgres::Client;
@@ -68,47 +70,6 @@ const FOREIGN: &str = "SELECT o.what, pg_catalog.pg_get_userbyid(o.owner) \
      FROM pg_catalog.pg_type AS t WHERE t.typnamespace = n.oid AND t.typrelid = 0 \
      AND t.typelem = 0) AS o (what, owner) \
      WHERE n.nspname = 'leasehold' AND o.owner <> n.nspowner ORDER BY 1";
-
-/// Triggers on the tables of the kit whose function belongs to somebody else than the table: what
-/// drops it, and whose it is.
-const HUNG: &str = "SELECT pg_catalog.format('DROP TRIGGER %I ON %s', t.tgname, \
-     t.tgrelid::regclass), pg_catalog.pg_get_userbyid(p.proowner) \
-     FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid \
-     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
-     JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid \
-     WHERE n.nspname = 'leasehold' AND NOT t.tgisinternal AND p.proowner <> c.relowner \
-     AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = p.proowner \
-     AND r.rolsuper) ORDER BY 1";
-
-/// What hangs on the tables of the kit and runs, or is made of, what belongs to neither their owner
-/// nor a superuser: an index, a default, a constraint, a rule, a policy, the condition of a trigger.
-/// It runs with the rights of whoever calls the kit, or of its owner. What it is, and whose.
-pub(super) const STRANGE: &str = "WITH kit AS (SELECT c.oid, c.relowner FROM pg_catalog.pg_class AS c \
-     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
-     WHERE n.nspname = 'leasehold' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')), \
-     piece (kind, id, place, own) AS (\
-     SELECT 'pg_catalog.pg_class'::regclass, oid, oid, 0::oid FROM kit \
-     UNION ALL SELECT 'pg_catalog.pg_class'::regclass, indexrelid, indrelid, 0 FROM pg_catalog.pg_index \
-     UNION ALL SELECT 'pg_catalog.pg_attrdef'::regclass, oid, adrelid, 0 FROM pg_catalog.pg_attrdef \
-     UNION ALL SELECT 'pg_catalog.pg_constraint'::regclass, oid, conrelid, 0 \
-     FROM pg_catalog.pg_constraint \
-     UNION ALL SELECT 'pg_catalog.pg_rewrite'::regclass, oid, ev_class, 0 FROM pg_catalog.pg_rewrite \
-     UNION ALL SELECT 'pg_catalog.pg_policy'::regclass, oid, polrelid, 0 FROM pg_catalog.pg_policy \
-     UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::regclass, oid, stxrelid, 0 \
-     FROM pg_catalog.pg_statistic_ext \
-     UNION ALL SELECT 'pg_catalog.pg_trigger'::regclass, oid, tgrelid, tgfoid \
-     FROM pg_catalog.pg_trigger), \
-     part (kind, id, owner) AS (\
-     SELECT 'pg_catalog.pg_proc'::regclass, oid, proowner FROM pg_catalog.pg_proc \
-     UNION ALL SELECT 'pg_catalog.pg_operator'::regclass, oid, oprowner FROM pg_catalog.pg_operator \
-     UNION ALL SELECT 'pg_catalog.pg_opclass'::regclass, oid, opcowner FROM pg_catalog.pg_opclass \
-     UNION ALL SELECT 'pg_catalog.pg_type'::regclass, oid, typowner FROM pg_catalog.pg_type) \
-     SELECT DISTINCT pg_catalog.pg_describe_object(p.kind, p.id, 0), \
-     pg_catalog.pg_get_userbyid(u.owner) FROM kit JOIN piece AS p ON p.place = kit.oid \
-     JOIN pg_catalog.pg_depend AS d ON d.classid = p.kind AND d.objid = p.id \
-     JOIN part AS u ON u.kind = d.refclassid AND u.id = d.refobjid \
-     WHERE u.id <> p.own AND u.owner <> kit.relowner AND NOT EXISTS (\
-     SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = u.owner AND r.rolsuper) ORDER BY 1, 2";
 
 /// Protected tables with children that are not protected themselves, those children, and whether the
 /// table was protected with a column.
@@ -191,7 +152,7 @@ pub(super) async fn of(
     // Also where the kit was removed: the next one goes on from the tokens that were kept.
     found.extend(of_rights(client).await?);
     found.extend(of_members(client).await?);
-    found.extend(protected.iter().filter(|table| !table.enabled).map(of_a_table));
+    found.extend(protected.iter().filter(|table| !table.enabled).map(protected::finding));
     if !protected.is_empty() {
         found.extend(rows(client, INHERITED).await?.iter().filter_map(|row| of_children(row)));
     }
@@ -265,7 +226,7 @@ async fn of_the_kit(client: &Client, version: i64) -> Result<Vec<Finding>, Error
     }
     if version >= 2 && value(client, FORGETS).await?.as_deref() == Some("t") {
         let detail = "the trigger that keeps rows in leasehold.fence is disabled or gone";
-        let advice = "ALTER TABLE leasehold.fence ENABLE ALWAYS TRIGGER keep";
+        let advice = "run `leasehold fence install`, which sees to it";
         found.push(Finding::new(Severity::Warning, "fence_forgets", detail, advice));
     }
     Ok(found)
@@ -295,15 +256,7 @@ async fn of_rights(client: &Client) -> Result<Vec<Finding>, Error> {
                       is missing";
         tell("schema_foreign", detail, advice.to_owned());
     }
-    for (drop, owner) in pairs(client, HUNG).await? {
-        let detail = format!("a trigger on a table of the kit runs a function of {owner}");
-        tell("fence_trigger", detail, drop);
-    }
-    for (what, owner) in pairs(client, STRANGE).await? {
-        let detail = format!("{what} runs what belongs to {owner}");
-        let advice = "look at what it does, and drop it";
-        tell("fence_strange", detail, advice.to_owned());
-    }
+    found.extend(strange::all(client).await?.iter().map(Strange::finding));
     Ok(found)
 }
 
@@ -349,33 +302,4 @@ fn of_children(row: &[Option<String>]) -> Option<Finding> {
         (Severity::Warning, detail, "protect each child as well".to_owned())
     };
     Some(Finding::new(severity, "trigger_inherited", detail, advice))
-}
-
-/// The advice has all arguments: a call with fewer takes column and strictness away.
-fn of_a_table(protected: &Protected) -> Finding {
-    let detail = format!(
-        "a trigger that protects {} or a partition of it is disabled or gone",
-        protected.table
-    );
-    let advice = format!("run {}, or leasehold.unprotect", protected.call);
-    Finding::new(Severity::Hole, "trigger_disabled", detail, advice)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_advice_for_a_table_keeps_its_column_and_strictness() {
-        let call = "SELECT leasehold.protect('inv', 'resource', true)";
-        let table = Protected {
-            table: "inv".to_owned(),
-            column: Some("resource".to_owned()),
-            strict: true,
-            enabled: false,
-            call: call.to_owned(),
-        };
-        assert!(of_a_table(&table).advice.contains(call));
-        assert_eq!(table.to_string(), "inv (column resource, strict, DISABLED)");
-    }
 }

@@ -1,19 +1,14 @@
 //! The kit: installing it, looking at it, removing it.
 
 use super::connect::{Database, as_the_database_waits, failure, rows, value};
-use super::findings;
+use super::protected::{self, Protected};
+use super::scripts::{INSTALL, REMOVE, VERSION};
+use super::{findings, strange};
 use crate::error::Error;
 use crate::report::Finding;
 use serde::Serialize;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-
-/// What installs the kit, or brings an older one up to date.
-pub const INSTALL: &str = include_str!("../../postgres/install.sql");
-/// What removes it.
-pub const REMOVE: &str = include_str!("../../postgres/remove.sql");
-/// The version that [`INSTALL`] installs.
-pub const VERSION: i64 = 2;
 
 /// What an installation did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -26,32 +21,6 @@ pub struct Installed {
     pub granted: Vec<String>,
     /// Of how many resources an earlier kit had left the highest tokens, if one had.
     pub taken_over: Option<u64>,
-}
-
-/// A table in trigger mode.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Protected {
-    /// Its name, as SQL takes it.
-    pub table: String,
-    /// The column that names the resource of a row.
-    pub column: Option<String>,
-    /// Whether a token passes for one transaction.
-    pub strict: bool,
-    /// Whether all triggers that do it are there and enabled.
-    pub enabled: bool,
-    /// The statement that protects it anew as it is.
-    pub call: String,
-}
-
-impl std::fmt::Display for Protected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let column = self.column.as_ref().map(|column| format!("column {column}"));
-        let strict = self.strict.then(|| "strict".to_owned());
-        let disabled = (!self.enabled).then(|| "DISABLED".to_owned());
-        let how: Vec<String> = [column, strict, disabled].into_iter().flatten().collect();
-        f.write_str(&self.table)?;
-        if how.is_empty() { Ok(()) } else { write!(f, " ({})", how.join(", ")) }
-    }
 }
 
 /// What is in a database.
@@ -90,7 +59,8 @@ pub struct Removed {
 /// Installs the kit, and lets `roles` use it.
 ///
 /// # Errors
-/// When the database cannot be reached or does not let this role do it.
+/// When the database cannot be reached or does not let this role do it, or something is on the tables
+/// that the kit did not make.
 pub async fn install(database: &Database, roles: &[String]) -> Result<Installed, Error> {
     let client = database.connect().await?;
     let before = seen(&client).await?.map(|(version, _)| version);
@@ -120,7 +90,7 @@ fn grants(roles: &[String]) -> String {
 pub async fn status(database: &Database) -> Result<Status, Error> {
     let client = database.connect().await?;
     let version = version(&client).await?;
-    let protected = protected(&client).await?;
+    let protected = protected::all(&client).await?;
     let granted = if version.is_some() { names(&client, GRANTED).await? } else { Vec::new() };
     Ok(Status {
         store: store(&client).await?,
@@ -132,62 +102,6 @@ pub async fn status(database: &Database) -> Result<Status, Error> {
         protected,
         granted,
     })
-}
-
-/// Triggers on partitions belong to the table that was protected. The arguments of a trigger are
-/// bytes, each followed by a zero: strictness, then the column; or the column alone. One trigger that is
-/// there without its siblings makes a table, so that a dropped one is told. As `leasehold.protected`
-/// has it, which may be anybody's and is not read.
-const PROTECTED: &str = "WITH ours AS (SELECT t.tgrelid, t.tgname, t.tgenabled, t.tgparentid, \
-     t.tgattr::text = '' AND CASE t.tgname WHEN 'leasehold_fence' THEN t.tgtype = 62 AND t.tgqual IS NULL \
-     WHEN 'leasehold_fence_truncate' THEN t.tgtype = 34 AND t.tgqual IS NULL \
-     WHEN 'leasehold_fence_rows' THEN t.tgtype = 31 WHEN 'leasehold_resource_insert' THEN t.tgtype = 5 \
-     WHEN 'leasehold_resource_update' THEN t.tgtype = 17 WHEN 'leasehold_resource_delete' \
-     THEN t.tgtype = 9 ELSE false END AS as_made, \
-     p.proname, substring(t.tgargs FOR greatest(position('\\x00'::bytea IN t.tgargs) - 1, 0)) AS first, \
-     substring(t.tgargs FROM position('\\x00'::bytea IN t.tgargs) + 1) AS rest \
-     FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid \
-     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
-     WHERE n.nspname = 'leasehold' AND p.proname IN ('fenced', 'misplaced') \
-     AND starts_with(t.tgname::text, 'leasehold_')), \
-     placed AS (SELECT o.*, coalesce(\
-     (SELECT a.relid::oid FROM pg_catalog.pg_partition_ancestors(o.tgrelid) \
-     WITH ORDINALITY AS a (relid, step) WHERE EXISTS (SELECT FROM ours AS above \
-     WHERE above.tgrelid = a.relid AND above.tgparentid = 0 \
-     AND above.tgname <> 'leasehold_fence_truncate') ORDER BY a.step LIMIT 1), \
-     pg_catalog.pg_partition_root(o.tgrelid)::oid, o.tgrelid) AS target FROM ours AS o), \
-     tables AS (SELECT p.target, \
-     max(nullif(convert_from(CASE p.proname WHEN 'misplaced' THEN p.first ELSE \
-     substring(p.rest FOR greatest(position('\\x00'::bytea IN p.rest) - 1, 0)) END, 'UTF8'), '')) \
-     FILTER (WHERE p.tgname = 'leasehold_fence' OR p.proname = 'misplaced') AS named, \
-     coalesce(bool_or(p.first = 'true'::bytea) FILTER (WHERE p.proname = 'fenced'), false) AS strict, \
-     bool_and(p.tgenabled IN ('O', 'A') AND p.as_made) AS enabled, \
-     count(*) FILTER (WHERE p.tgname = 'leasehold_fence' AND p.tgrelid = p.target) AS statements, \
-     count(*) FILTER (WHERE p.tgname = 'leasehold_fence_rows') AS rows, \
-     count(*) FILTER (WHERE p.tgname = 'leasehold_fence_truncate' AND p.tgrelid <> p.target) \
-     AS truncates, count(*) FILTER (WHERE p.proname = 'misplaced') AS checks, \
-     (SELECT count(*) FROM pg_catalog.pg_partition_tree(p.target) AS t WHERE t.relid <> p.target) \
-     AS parts FROM placed AS p GROUP BY p.target) \
-     SELECT t.target::regclass::text, t.named, t.strict, t.enabled AND t.statements = 1 \
-     AND t.rows = t.parts + 1 AND t.truncates = t.parts \
-     AND (t.named IS NULL OR t.checks = 3 * (t.parts + 1)), \
-     format('SELECT leasehold.protect(%L, %L, %s)', t.target::regclass, t.named, t.strict::text) \
-     FROM tables AS t ORDER BY 1";
-
-/// The tables in trigger mode.
-pub(super) async fn protected(client: &Client) -> Result<Vec<Protected>, Error> {
-    let yes = |told: Option<String>| told.as_deref() == Some("t");
-    let tables = rows(client, PROTECTED).await?.into_iter().filter_map(|row| {
-        let [table, column, strict, enabled, call] = row.try_into().ok()?;
-        Some(Protected {
-            table: table?,
-            column,
-            strict: yes(strict),
-            enabled: yes(enabled),
-            call: call?,
-        })
-    });
-    Ok(tables.collect())
 }
 
 async fn has_tokens(client: &Client) -> Result<bool, Error> {
@@ -210,7 +124,7 @@ const TOKENS_ARE_OURS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS
 /// Of how many resources there are highest tokens. Counted for whoever owns the table, and nobody else.
 async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
     let ours = value(client, TOKENS_ARE_OURS).await?.as_deref() == Some("t");
-    if !ours || !rows(client, findings::STRANGE).await?.is_empty() {
+    if !ours || strange::refusal(client).await?.is_some() {
         return Ok(None);
     }
     let counted = value(client, "SELECT count(*) FROM leasehold.fence").await?;
@@ -221,13 +135,17 @@ async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
 /// owner of the kit alone, who may read all of them.
 ///
 /// # Errors
-/// When the database cannot be reached, has no kit, or the kit is another role's.
+/// When the database cannot be reached, has no kit, or the kit is another role's, or there is something
+/// on its tables that it did not make.
 pub async fn highest(database: &Database) -> Result<Option<u64>, Error> {
     let client = database.connect().await?;
     if !has_tokens(&client).await? {
         return Err(Error::Refused(
             "there is no kit in the database, nor tokens of one".to_owned(),
         ));
+    }
+    if let Some(refusal) = strange::refusal(&client).await? {
+        return Err(refusal);
     }
     if value(&client, TOKENS_ARE_OURS).await?.as_deref() != Some("t") {
         return Err(Error::Refused(
@@ -292,7 +210,8 @@ pub struct Removal {
 /// Removes the kit. The highest tokens stay unless they are to be forgotten.
 ///
 /// # Errors
-/// When tables are in trigger mode, the database cannot be reached, or does not let this role do it.
+/// When tables are in trigger mode, something is on the tables of the kit that it did not make, the
+/// database cannot be reached, or does not let this role do it.
 pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error> {
     let client = database.connect().await?;
     let before = seen(&client).await?.map(|(version, _)| version);
@@ -378,9 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_that_of_the_script() {
-        assert!(INSTALL.contains(&format!("ours constant integer := {VERSION};")));
-        assert!(INSTALL.ends_with("$kit$;\n"), "grants come after it");
+    fn a_name_is_taken_literally() {
         assert_eq!(identifier("o\"neil"), "\"o\"\"neil\"");
     }
 }

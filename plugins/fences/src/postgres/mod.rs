@@ -4,7 +4,10 @@
 //! | --- | --- |
 //! | `connect` | [`Database`]: an address, TLS, sessions |
 //! | `kit` | installing, looking at and removing the kit |
+//! | `scripts` | the SQL of the kit |
 //! | `findings` | what a database has that weakens a fence |
+//! | `strange` | what is on the tables of the kit and not of its making |
+//! | `protected` | the tables in trigger mode |
 //! | `statement` | statements with the parameters `:resource`, `:token`, `:value` |
 //! | `session` | one holder: its statements in their transactions |
 //! | `schemas` | the statements of the kit's parts, and of the user |
@@ -13,15 +16,17 @@
 mod connect;
 mod findings;
 mod kit;
+mod protected;
 mod schemas;
+mod scripts;
 mod session;
 mod statement;
+mod strange;
 mod test;
 
 pub use connect::Database;
-pub use kit::{
-    INSTALL, Installed, Protected, REMOVE, Removal, Removed, Status, VERSION, highest, install,
-    remove, status,
-};
+pub use kit::{Installed, Removal, Removed, Status, highest, install, remove, status};
+pub use protected::Protected;
+pub use scripts::{INSTALL, REMOVE, VERSION};
 pub use session::{Isolation, Transactions};
 pub use test::test;

@@ -2,10 +2,10 @@
 
 use super::connect::{Database, as_the_system_has_it, as_the_user_has_it, failure, rows, value};
 use super::findings;
-use super::kit;
 use super::schemas::{Schema, of_the_kit, of_the_user, row};
 use super::session::{Connection, Isolation};
 use super::statement::Statement;
+use super::{kit, strange};
 use crate::error::Error;
 use crate::races::advice::Words;
 use crate::races::lane::Lane;
@@ -71,8 +71,12 @@ pub async fn test(
         Err(Error::Refused(_)) if wanted.own.is_some() => None,
         told => told?,
     };
-    let version = match kit::stranger(&test.admin).await? {
-        Some(owner) if version.is_some() && wanted.own.is_none() => return Err(not_ours(&owner)),
+    let refusal = match kit::stranger(&test.admin).await? {
+        Some(owner) => Some(not_ours(&owner)),
+        None => strange::refusal(&test.admin).await?,
+    };
+    let version = match refusal {
+        Some(refusal) if version.is_some() && wanted.own.is_none() => return Err(refusal),
         // Statements of one's own need it not to be called.
         Some(_) => None,
         None => version,
