@@ -409,12 +409,15 @@ impl Node {
         if self.inner.hub.is_refusing() {
             return false;
         }
-        let mut ready = self.inner.ready.lock();
+        self.note_leader();
+        self.inner.ready.lock().is_some_and(|last| runtime::since(last) < READY_WITHOUT_LEADER)
+    }
+
+    /// Keeps when somebody was last known to lead: the grace without a leader counts from then.
+    pub(crate) fn note_leader(&self) {
         if self.leader().is_some() {
-            *ready = Some(runtime::now());
-            return true;
+            *self.inner.ready.lock() = Some(runtime::now());
         }
-        ready.is_some_and(|last| runtime::since(last) < READY_WITHOUT_LEADER)
     }
 
     /// The limits in force.

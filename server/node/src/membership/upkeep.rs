@@ -68,8 +68,8 @@ impl Upkeep {
         let voters = server.membership_config.voter_ids().count();
         let members = server.membership_config.nodes().count();
         inner.metrics.members(voters, members - voters, server.state.into());
-        // Noted whether or not somebody probes: the grace without a leader counts from it.
-        let _ = self.node.is_ready();
+        // Whether or not somebody probes.
+        self.node.note_leader();
         let is_member = self.node.note_membership();
         // A leader that is removed first sees to it that another one is there.
         if self.was_member && !is_member && !inner.raft.is_leader() {
