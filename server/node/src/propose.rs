@@ -1,7 +1,9 @@
 //! From single commands to log entries: a bounded queue in front of Raft, and who goes first.
 //!
 //! While one batch is being synced the next one gathers, so the disk's own pace makes the
-//! batches and no timer is needed. Nothing waits inside Raft: its channel has tens of thousands
+//! batches and no timer is needed. Only one is under way as a rule: what is handed over behind it
+//! would wait for the same disks, and each batch costs every node a sync, a message and a dozen
+//! changes of threads, whatever it holds. Nothing waits inside Raft: its channel has tens of thousands
 //! of places, which at a slow disk would be seconds of latency that no bound here could see.
 
 use crate::answer::Failure;
@@ -63,13 +65,14 @@ pub struct QueueSettings {
     pub queue_max: usize,
     /// Commands in one batch.
     pub batch_max: usize,
-    /// Batches that Raft has and has not applied.
+    /// Batches that Raft has and has not applied. More than one pays where the way to the other
+    /// nodes takes longer than the sync.
     pub in_flight_max: usize,
 }
 
 impl Default for QueueSettings {
     fn default() -> Self {
-        Self { queue_max: 8_192, batch_max: 512, in_flight_max: 2 }
+        Self { queue_max: 8_192, batch_max: 512, in_flight_max: 1 }
     }
 }
 

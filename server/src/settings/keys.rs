@@ -116,7 +116,12 @@ pub const KEYS: &[Key] = &[
         "Commands that wait for a log entry before acquires are refused",
     ),
     key("batch_max", "N", "512", "Commands in one log entry"),
-    key("batches_in_flight_max", "N", "2", "Log entries handed to Raft and not applied"),
+    key(
+        "batches_in_flight_max",
+        "N",
+        "1",
+        "Log entries handed to Raft and not applied; more suit nodes that are far from each other",
+    ),
     key("reserve_bytes", "BYTES", "67108864", "Disk space kept for releases and expiries"),
     key(
         "digest_every",
