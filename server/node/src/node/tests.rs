@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::answer::Call;
+use crate::config::NodeConfig;
 use crate::lists::LocksFilter;
 use leasehold_core::{ClientId, Owner, Principal, ResourceName, command};
 use std::path::Path;
