@@ -288,15 +288,18 @@ impl Answerer {
             }
             Service::Same(_) => return,
         };
-        let action = if self.checks.are_on() {
-            "the service is asked about every token below: nothing is to be done"
-        } else {
-            "stale tokens below may pass here: start with --check-tokens on, or, if there is one, \
-             with the data directory that was used last"
+        let lower = matches!(estate.service, Service::Other { .. }) && estate.token <= seen;
+        let action = match (self.checks.are_on(), lower) {
+            (true, false) => "the service is asked about every token below: nothing is to be done",
+            (true, true) => "the service is asked about every token below",
+            (false, _) => {
+                "stale tokens below may pass here: start with --check-tokens on, or, if there is \
+                 one, with the data directory that was used last"
+            }
         };
         let below = estate.unknown_below(seen);
         tracing::warn!(data_dir = %home.dir().display(), below, "{why}; {action}");
-        if matches!(estate.service, Service::Other { .. }) && estate.token <= seen {
+        if lower {
             tracing::error!(
                 token = estate.token,
                 seen,
