@@ -13,6 +13,7 @@ use crate::batcher::Batcher;
 use crate::config::Timing;
 use crate::confirm::Confirmer;
 use crate::contact::{Contact, last_quorum_acked};
+use crate::history::History;
 use crate::hub::Hub;
 use crate::hub::cell::ReplyTo;
 use crate::level::Raising;
@@ -45,6 +46,7 @@ pub(crate) struct Leadership {
     pub(crate) batcher: Arc<Batcher>,
     pub(crate) timing: Timing,
     pub(crate) identity: Arc<Identity>,
+    pub(crate) history: History,
     /// The limits of a cluster that is founded here.
     pub(crate) seed: Limits,
 }
@@ -134,7 +136,7 @@ impl Leadership {
     /// and late enough for the promise: a validity that an earlier leader gave is anchored before
     /// a quorum acknowledged that leader, and one of that quorum voted for this node after that.
     async fn gain(&self, leader: CommittedLeader, won_at: Instant) -> bool {
-        if self.confirmer.confirm().await.is_err() {
+        if self.confirmer.confirm().await.is_err() || !self.begin_history().await {
             return false;
         }
         if self.leader() != Some(leader) {
@@ -170,6 +172,15 @@ impl Leadership {
         };
         runtime::spawn(raising.run(leader));
         true
+    }
+
+    /// The history of a state that was brought back is whole from here on, as its hold begins here.
+    /// Before anything is answered and anybody joins.
+    async fn begin_history(&self) -> bool {
+        let at_ms = self.shared.table.read().at_ms();
+        let (history, now_ms) = (self.history.clone(), runtime::wall_clock_ms().max(at_ms));
+        let begun = runtime::blocking(move || history.begin(now_ms)).await;
+        begun.is_some_and(|begun| begun.is_ok())
     }
 
     fn lose(&self) {

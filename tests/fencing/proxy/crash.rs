@@ -1,6 +1,7 @@
 //! Stops of every kind: what the fence knew it still knows, and what was in flight is waited for.
 
 use super::lock::{grants, held};
+use super::process::Proxy;
 use super::scripted::Scripted;
 use super::{BINARY, begin_put, put, service, trusting};
 use leasehold_harness::nginx::Nginx;
@@ -39,6 +40,35 @@ fn killed_between_persisting_and_forwarding_it_still_refuses_the_older_token() {
     assert!(died.elapsed() >= SETTLE, "it passed after {:?}", died.elapsed());
     link.answer("201 Created", "");
     assert_eq!(newer.finish().status, 201);
+}
+
+#[test]
+fn what_the_upstream_may_take_for_an_answer_is_waited_out_as_well() {
+    let (service, upstream) = (service(), Scripted::start());
+    let patient_for = |timeout: &str| {
+        trusting(&service, &upstream.url())
+            .flag("--upstream-settle", "1ms")
+            .flag("--upstream-timeout", timeout)
+            .flag("--lock-ttl", "1s")
+            .flag("--wait-max", "100ms")
+    };
+    let mut proxy = patient_for("1h").start();
+    let _older = begin_put(&proxy, "/a", "r", 33);
+    upstream.accept().request();
+    proxy.kill9();
+    // For longer than it settles, or the lock lasts.
+    let waits = |proxy: &Proxy| {
+        assert!(proxy.metric("held_seconds") > 3_000.0, "{}", proxy.said());
+        begin_put(proxy, "/a", "r", 34).finish().problem(503, "older_in_flight");
+        assert!(upstream.try_accept().is_none());
+    };
+    proxy.start_again();
+    waits(&proxy);
+    proxy.kill9();
+    let lock = format!("fence-proxy/{}", upstream.url());
+    eventually("the lock of the dead is over", || held(&service, &lock).is_none());
+    // A successor that would not wait for so long itself.
+    waits(&patient_for("500ms").start());
 }
 
 #[test]

@@ -202,8 +202,12 @@ impl Home {
         write(&self.dir.join(CLUSTER), cluster)
     }
 
-    /// Remembers it for all later starts.
-    pub(crate) fn set_suspect_below(&self, token: u64) -> io::Result<()> {
+    /// Remembers it for all later starts, beside what was suspect before: it never goes down, since
+    /// a service that gives out lower tokens says nothing about higher ones.
+    pub(crate) fn suspect_also_below(&self, token: u64) -> io::Result<()> {
+        if token <= self.suspect_below()? {
+            return Ok(());
+        }
         write(&self.dir.join(SUSPECT_BELOW), &token.to_string())
     }
 }
@@ -389,6 +393,18 @@ mod tests {
             fs::write(dir.path().join(REQUEST_ID), content).expect("written");
             assert!(home.last_request().is_err(), "{content}");
         }
+    }
+
+    #[test]
+    fn what_was_suspect_stays_so() {
+        let dir = tempfile::tempdir().expect("a dir");
+        let home = Home::open(dir.path(), "me").expect("a home");
+        for (token, known) in [(0, 0), (7, 7), (4, 7), (9, 9)] {
+            home.suspect_also_below(token).expect("written");
+            assert_eq!(home.suspect_below().expect("read"), known);
+        }
+        fs::write(dir.path().join(SUSPECT_BELOW), "nine").expect("written");
+        assert!(home.suspect_also_below(10).is_err());
     }
 
     #[test]

@@ -227,7 +227,9 @@ impl FenceMetrics {
     fn take_over(&self, stats: &Stats) {
         let gauge = |gauge: &IntGauge, now: u64| gauge.set(i64::try_from(now).unwrap_or(i64::MAX));
         gauge(&self.in_flight, stats.in_flight);
-        gauge(&self.held, stats.held_for.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX));
+        // Not 0 before it is over.
+        let begun = u64::from(stats.held_for.subsec_nanos() > 0);
+        gauge(&self.held, stats.held_for.as_secs().saturating_add(begun));
         gauge(&self.waiting, stats.waiting);
         gauge(&self.recording, stats.recording);
         gauge(&self.resources, stats.resources);

@@ -109,7 +109,7 @@ impl Proxy {
         });
         let clean = answerer.fence.was_closed_cleanly();
         let estate = tenure.estate(guard.token(), None).await.on(clean, found);
-        answerer.inherit(&estate, &home);
+        answerer.inherit(&estate, &home).await;
         Ok(Self::run(answerer, tenure, guard, listener, ops))
     }
 
@@ -240,8 +240,8 @@ pub enum Stopped {
 
 impl Answerer {
     /// Takes the upstream over as it was left.
-    pub(crate) fn inherit(&self, estate: &Estate, home: &Home) {
-        let Estate { left, token, .. } = estate;
+    pub(crate) async fn inherit(&self, estate: &Estate, home: &Home) {
+        let left = &estate.left;
         if let Some(wait) = left.hold(&self.limits) {
             tracing::warn!(?wait, "the upstream was not left in order: newer tokens wait first");
             self.fence.hold_newer_for(wait);
@@ -249,12 +249,21 @@ impl Answerer {
         if left.late {
             self.checks.distrust_for(left.believed_for(&self.limits));
         }
-        self.warn_of_what_is_not_known(estate, home);
+        let seen = match self.fence.highest_of_all().await {
+            Ok(seen) => seen.unwrap_or_default(),
+            Err(error) => {
+                tracing::error!(%error, "which tokens were here cannot be read: none is trusted");
+                self.checks.suspect_below(u64::MAX);
+                return;
+            }
+        };
+        self.warn_of_what_is_not_known(estate, seen, home);
         // Without an end in order the directory may have been turned back to any moment of its
         // last tenure, and look as it does after a crash.
         if !(left.by_us && left.clean) {
-            self.checks.suspect_below(*token);
-            if let Err(error) = home.set_suspect_below(*token) {
+            let below = estate.unknown_below(seen);
+            self.checks.suspect_below(below);
+            if let Err(error) = home.suspect_also_below(below) {
                 tracing::error!(%error, "the next start will not know which tokens to ask about");
                 return;
             }
@@ -264,12 +273,13 @@ impl Answerer {
         }
     }
 
-    fn warn_of_what_is_not_known(&self, estate: &Estate, home: &Home) {
+    /// `seen` is the highest token that was here.
+    fn warn_of_what_is_not_known(&self, estate: &Estate, seen: u64, home: &Home) {
         let why = match &estate.service {
             Service::Other { before, now } => format!(
                 "this data directory was used with {before}, and the service is {now}: it was \
-                 restored, recovered, or is another one. Nothing that is on record here or there \
-                 tells how the upstream was left"
+                 restored, recovered, began anew, or is another one. Nothing that is on record \
+                 here or there tells how the upstream was left"
             ),
             Service::Same(_) if !estate.left.by_us => {
                 "the proxy that stood before this upstream last had another data directory, and \
@@ -278,13 +288,26 @@ impl Answerer {
             }
             Service::Same(_) => return,
         };
-        let action = if self.checks.are_on() {
-            "the service is asked about every token below: nothing is to be done"
-        } else {
-            "stale tokens below may pass here: start with --check-tokens on, or, if there is one, \
-             with the data directory that was used last"
+        let lower = matches!(estate.service, Service::Other { .. }) && estate.token <= seen;
+        let action = match (self.checks.are_on(), lower) {
+            (true, false) => "the service is asked about every token below: nothing is to be done",
+            (true, true) => "the service is asked about every token below",
+            (false, _) => {
+                "stale tokens below may pass here: start with --check-tokens on, or, if there is \
+                 one, with the data directory that was used last"
+            }
         };
-        tracing::warn!(data_dir = %home.dir().display(), below = estate.token, "{why}; {action}");
+        let below = estate.unknown_below(seen);
+        tracing::warn!(data_dir = %home.dir().display(), below, "{why}; {action}");
+        if lower {
+            tracing::error!(
+                token = estate.token,
+                seen,
+                "the service gives out lower tokens than were seen here, and may give out the same \
+                 ones again. Where a higher one was here they are refused: restore the service with \
+                 a --token-floor that is not below what was seen"
+            );
+        }
     }
 }
 

@@ -76,14 +76,23 @@ impl std::fmt::Display for Now {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use leasehold_client_fake::{Fake, Reply};
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::fs;
 
     const ONE: &str = "0123456789abcdef0123456789abcdef";
     const TWO: &str = "fedcba9876543210fedcba9876543210";
+
+    /// What a service of this cluster says of itself.
+    pub(crate) fn stats(cluster: &str) -> Value {
+        json!({
+            "node_id": 1, "cluster_id": cluster, "leader": 1, "version": "0", "uptime_ms": 0,
+            "revision": "0", "last_token": 0, "locks": 0, "grants": 0, "waiters": 0, "leases": 0,
+            "clients": 0, "watch_streams": 0, "usage": [], "latency": []
+        })
+    }
 
     fn told(cluster: &str) -> Option<String> {
         Some(cluster.to_owned())
@@ -121,11 +130,7 @@ mod tests {
     async fn the_service_is_asked_which_cluster_it_is() {
         let dir = tempfile::tempdir().expect("a dir");
         let home = Home::open(dir.path(), "me").expect("a home");
-        let stats = json!({
-            "node_id": 1, "cluster_id": ONE, "leader": 1, "version": "0", "uptime_ms": 0,
-            "revision": "0", "last_token": 0, "locks": 0, "grants": 0, "waiters": 0, "leases": 0,
-            "clients": 0, "watch_streams": 0, "usage": [], "latency": []
-        });
+        let stats = stats(ONE);
         let service = Fake::start(move |asked| {
             assert_eq!(asked.path(), "/v1/stats");
             Reply::json(200, &stats)

@@ -104,6 +104,13 @@ impl Estate {
         Self { left: self.left.on(closed_cleanly, found), ..self }
     }
 
+    /// Below which token something may have happened that is not known here. `seen` is the highest
+    /// that was: the number of this grant says nothing about it if another service gave it out, nor
+    /// if this one has lost its data since.
+    pub(crate) fn unknown_below(&self, seen: u64) -> u64 {
+        self.token.max(seen.saturating_add(1))
+    }
+
     /// From here on the directory goes by this grant.
     pub(crate) fn keep_in(&self, home: &Home) -> io::Result<()> {
         if let Some(cluster) = self.service.cluster() {
@@ -262,6 +269,8 @@ impl Tenure {
     /// Looks at what this grant takes over; `own` is a grant of this very process.
     pub(crate) async fn estate(&self, token: u64, own: Option<u64>) -> Estate {
         let service = Service::of(&self.client, &self.home).await;
+        // Another service may give out the same number to somebody else.
+        let own = own.filter(|_| matches!(service, Service::Same(_)));
         Estate::of(self.left_before(token, own).await, token, service)
     }
 
@@ -288,8 +297,9 @@ impl Tenure {
         if !reaches_back {
             tracing::warn!(
                 lock = %self.resource,
-                "the service has forgotten grants that may still count (--history-max, --history-ms): \
-                 the worst is assumed of them"
+                "the service does not know of all grants that may still count: it was restored or \
+                 recovered not long ago, or has forgotten them (--history-max, --history-ms). The \
+                 worst is assumed of them"
             );
         }
         let vouched = witness::vouched_for(&self.history(&self.witness()).await?);
@@ -388,7 +398,7 @@ impl Tenure {
                 _ = &mut part => return None,
             };
             let estate = self.estate(guard.token(), Some(own)).await;
-            heir.inherit(&estate, &self.home);
+            heir.inherit(&estate, &self.home).await;
             tracing::warn!(token = guard.token(), lock = %self.resource, "the lock on the upstream is held again");
         }
     }

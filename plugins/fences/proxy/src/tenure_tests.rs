@@ -1,6 +1,7 @@
 //! How an upstream was left, as the history of its lock tells it.
 
 use super::*;
+use crate::service::tests::stats;
 use leasehold_client::wire::{Metadata, Mode, Time};
 use leasehold_client_fake::{Fake, Reply};
 use serde_json::json;
@@ -246,6 +247,58 @@ fn what_another_service_tells_proves_nothing() {
     assert_eq!(other.left.hold(&Limits::default()), Some(Duration::from_secs(1300)));
     other.keep_in(home).expect("written");
     assert_eq!(Service::compare(Some("two".to_owned()), home), Service::Same(Some("two".into())));
+}
+
+#[test]
+fn the_numbers_of_another_service_do_not_clear_what_was_seen_here() {
+    let (tenure, _dir) = tenure();
+    let told = left(&tenure, Vec::new());
+    let below = |token, seen| {
+        let estate = Estate::of(told, token, Service::compare(None, &tenure.home));
+        estate.unknown_below(seen)
+    };
+    assert_eq!((below(4, 8), below(8, 8), below(9, 8), below(100, 8)), (9, 9, 9, 100));
+    assert_eq!((below(4, 0), below(4, u64::MAX)), (4, u64::MAX));
+}
+
+#[tokio::test]
+async fn a_grant_of_another_service_is_not_an_own_one_of_the_same_number() {
+    let (told, _dir) = tenure();
+    told.home.set_cluster("another").expect("written");
+    let of_another = saying(
+        ended(99, "other", EndedHow::Expired, Duration::from_secs(1)),
+        &[("ttl_ms", "600000"), ("settle_ms", "700000")],
+    );
+    let page = json!({ "items": [live(NOW, "me"), of_another], "next_cursor": null });
+    let service = Fake::start(move |asked| match asked.path() {
+        "/v1/stats" => Reply::json(200, &stats("one")),
+        "/v1/grants" => Reply::json(200, &page),
+        _ => Reply::code(503, Code::NoLeader),
+    });
+    let service = service.await.expect("a port");
+    let tenure = tenure_at(&service.url(), told.home.clone());
+    let estate = tenure.estate(NOW, Some(99)).await;
+    assert!(matches!(estate.service, Service::Other { .. }), "{estate:?}");
+    assert_eq!(estate.left.hold(&Limits::default()), Some(Duration::from_secs(1300)));
+    // Of the same service it is what this very process has left.
+    tenure.home.set_cluster("one").expect("written");
+    assert_eq!(tenure.estate(NOW, Some(99)).await.left, Left::WELL);
+}
+
+#[test]
+fn as_long_as_an_answer_may_take_is_waited_for_and_as_long_as_it_settles() {
+    let (tenure, _dir) = tenure();
+    let seconds = Duration::from_secs;
+    let expired = ended(99, "other", EndedHow::Expired, seconds(1));
+    for (settle, timeout) in [(1, 6), (6, 1)] {
+        let limits = Limits {
+            upstream_settle: seconds(settle),
+            upstream_timeout: seconds(timeout),
+            ..Limits::default()
+        };
+        let left = left(&tenure, vec![expired.clone()]);
+        assert_eq!(left.hold(&limits), Some(seconds(6)), "{settle} {timeout}");
+    }
 }
 
 /// A service with one lock, which somebody holds or nobody, and which it gives to whoever asks.

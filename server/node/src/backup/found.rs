@@ -200,8 +200,9 @@ impl Beginnings<'_> {
         index += 1;
         self.history.push(Happened::default(), index);
         self.history.flush(index)?;
-        // Whatever came after this state is in nobody's history any more.
-        self.history.lost_until(table.at_ms())?;
+        // Whatever came after this state is in nobody's history any more, and more may come until
+        // somebody starts on it: what it was taken from goes on, perhaps.
+        self.history.lost_until(history::UNTIL_IT_BEGINS)?;
         self.history.close()?;
         let last = LogId::new(CommittedLeader::new(self.term + 1), index);
         self.make_state(&table, last)?;

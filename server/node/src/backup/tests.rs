@@ -5,11 +5,13 @@ use super::read::{BackupError, check};
 use super::*;
 use crate::answer::{Call, Failure};
 use crate::config::NodeConfig;
+use crate::membership::MembershipError;
 use crate::metrics::Metrics;
 use crate::node::tests::acquire;
 use crate::node::{Node, StartError};
 use crate::open::OpenError;
 use crate::open::support::Dice;
+use crate::peers::tests::{self as peers, Cluster};
 use crate::watch::{WatchFilter, Watched};
 use leasehold_core::command::{Basis, Caller, EndedHow, GrantRef};
 use leasehold_core::outcome::Refusal;
@@ -98,9 +100,21 @@ async fn small_backup(home: &Path) -> (PathBuf, Vec<u8>, u64) {
     (file, bytes, newest)
 }
 
-/// What a state that was brought back can say of the time before: not that nothing is missing.
-async fn tells_nothing_whole_of_before(node: &Node, before_ms: u64) {
-    assert!(node.grants_complete_since_ms() >= before_ms);
+/// A later instant of the wall clock: what it was taken from may go on between a restore and the
+/// first start.
+async fn later_ms() -> u64 {
+    let before = crate::runtime::wall_clock_ms();
+    while crate::runtime::wall_clock_ms() <= before {
+        crate::runtime::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    crate::runtime::wall_clock_ms()
+}
+
+/// What a state that was brought back can say of the time before its first start: not that nothing
+/// is missing.
+async fn tells_nothing_whole_of_before(node: &Node, started_ms: u64) {
+    let since_ms = node.grants_complete_since_ms();
+    assert!((started_ms..=crate::runtime::wall_clock_ms()).contains(&since_ms), "{since_ms}");
     let highest = async |resource: &str| {
         let name = acquire(node, resource).resource;
         let checked = node.fence_check(Call::now(), name, Token(1)).await.expect("it leads");
@@ -110,6 +124,7 @@ async fn tells_nothing_whole_of_before(node: &Node, before_ms: u64) {
     assert_eq!((highest("busy/0").await, highest("busy/1").await), (None, None));
     let token = take(node, "busy/0", 60_000).await.expect("nobody holds it");
     assert_eq!(highest("busy/0").await, Some(token));
+    later_ms().await;
     give_back(node, "busy/0", token).await;
     assert_eq!(highest("busy/0").await, Some(token));
 }
@@ -138,17 +153,17 @@ async fn what_is_restored_holds_nothing_and_issues_no_token_twice() {
     assert_eq!(summary.bytes, bytes.len() as u64);
     assert_eq!(token_counter(&file).expect("it is whole"), newest);
 
-    let before_ms = crate::runtime::wall_clock_ms();
     let restored = restore(&settings(&file, &dir)).expect("the directory is new");
     assert!(restored.token_floor >= newest + JUMP);
     assert_eq!((restored.grants, restored.hold_ms), (13, 0));
 
+    let started_ms = later_ms().await;
     let node = start(&dir).await;
     assert_ne!(node.cluster(), cluster);
     assert_eq!(node.stats().await.expect("it leads").counts.grants, 0);
     assert_eq!(how_it_ended(&node, newest).await, Some(EndedHow::Restored));
     assert_eq!(how_it_ended(&node, 1).await, Some(EndedHow::Released));
-    tells_nothing_whole_of_before(&node, before_ms).await;
+    tells_nothing_whole_of_before(&node, started_ms).await;
     let token = take(&node, "busy/1", 60_000).await.expect("nobody holds it");
     assert!(token > restored.token_floor && token > lost);
 
@@ -164,10 +179,11 @@ async fn what_is_restored_holds_nothing_and_issues_no_token_twice() {
     }
 
     // It is a node like any other: it comes back, and can be backed up.
-    let upto = node.revision();
+    let (upto, since_ms) = (node.revision(), node.grants_complete_since_ms());
     stop(node).await;
+    later_ms().await;
     let node = start(&dir).await;
-    assert_eq!(node.revision(), upto);
+    assert_eq!((node.revision(), node.grants_complete_since_ms()), (upto, since_ms));
     check(bytes_of(&node).await.as_slice()).expect("it is whole");
     stop(node).await;
 }
@@ -211,6 +227,43 @@ async fn nothing_is_granted_while_somebody_may_still_believe() {
     let node = start(&dir).await;
     take(&node, "d", 60_000).await.expect("the hold is over");
     stop(node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_joins_what_was_restored_claims_no_more_than_it() {
+    let home = TempDir::new().expect("a directory");
+    let mut cluster = Cluster::of(1).await;
+    cluster.leader().await;
+    work(&cluster.nodes[&1], 7).await;
+    let file = home.path().join("backup");
+    fs::write(&file, bytes_of(&cluster.nodes[&1]).await).expect("writable");
+    cluster.stop(1).await;
+    let dir = cluster.config(1).dir;
+    fs::remove_dir_all(&dir).expect("it is stopped");
+    restore(&settings(&file, &dir)).expect("the directory is new");
+    let started_ms = later_ms().await;
+    cluster.start_again().await;
+    cluster.leader().await;
+
+    let config = cluster.newcomer();
+    let (id, new) = (config.id, peers::open(&config).await);
+    let (first, address) = (&cluster.nodes[&1], cluster.founders[&id].clone());
+    // It makes its own address known first.
+    let adding = async {
+        while let Err(why) = first.add_learner(id, &address).await {
+            assert!(matches!(why, MembershipError::InProgress { .. }), "{why}");
+            crate::runtime::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let (taken, ()) = tokio::join!(new.take_part(&config), adding);
+    taken.expect("it is taken in");
+    peers::caught_up(&new, first).await;
+    let since_ms = new.grants_complete_since_ms();
+    assert!(since_ms >= started_ms, "{since_ms} and {started_ms}");
+    assert_eq!(since_ms, first.grants_complete_since_ms());
+    assert_eq!(how_it_ended(&new, 1).await, Some(EndedHow::Released));
+    cluster.nodes.insert(id, new);
+    cluster.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -400,16 +453,16 @@ async fn one_node_that_is_left_begins_a_cluster_of_its_own() {
     assert_eq!(fs::read(dir.join("log.redb")).expect("readable"), before);
 
     let auto = TokenFloor::Auto { seen: 0 };
-    let before_ms = crate::runtime::wall_clock_ms();
     let recovered = recover(&RecoverSettings { floor: auto, ..wanted }).expect("it is stopped");
     assert_eq!((recovered.node, recovered.last_token, recovered.grants), (1, newest, 14));
     let kept = recovered.kept.expect("there were files");
     assert_eq!(fs::read(kept.join("log.redb")).expect("kept"), before);
 
+    let started_ms = later_ms().await;
     let node = start(dir).await;
     assert_ne!(node.cluster(), cluster);
     assert_eq!(how_it_ended(&node, newest).await, Some(EndedHow::Restored));
-    tells_nothing_whole_of_before(&node, before_ms).await;
+    tells_nothing_whole_of_before(&node, started_ms).await;
     let token = take(&node, "busy/1", 60_000).await.expect("nobody holds it");
     assert!(token > newest + JUMP);
     stop(node).await;

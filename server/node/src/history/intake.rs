@@ -117,8 +117,9 @@ impl History {
                 forget_later(txn, layout.staged, table)?;
                 unveil(txn, layout)?;
             } else if layout.applied < upto {
+                let told_ms = layout.staged.dropped_ms;
                 discard(txn, &mut layout.staged)?;
-                layout.dropped_ms = layout.dropped_ms.max(table.at_ms());
+                layout.dropped_ms = layout.dropped_ms.max(told_ms).max(table.at_ms());
             }
             layout.applied = layout.applied.max(upto);
             let before_ms = layout.before_ms.max(retention.before_ms);

@@ -62,6 +62,9 @@ use tokio::sync::watch;
 /// The name by which faults and errors call this file.
 pub(crate) const FILE: &str = "history.redb";
 
+/// For [`History::lost_until`]: until whoever has it leads for the first time.
+pub(crate) const UNTIL_IT_BEGINS: u64 = u64::MAX;
+
 /// How the history is kept.
 #[derive(Clone)]
 pub(crate) struct HistorySetup {
@@ -178,6 +181,20 @@ impl History {
             Ok(())
         });
         told.map_err(|cause| file.broken(cause))
+    }
+
+    /// The state that this belongs to begins its life at this instant, if it was brought back and
+    /// has not begun yet: until now others may have gone on with what it was made of. Blocks.
+    pub(crate) fn begin(&self, ms: u64) -> Result<(), StorageFault> {
+        if self.view().dropped_ms != UNTIL_IT_BEGINS {
+            return Ok(());
+        }
+        let file = &self.core.file;
+        let begun = file.transact(|_, books| {
+            books.layout.dropped_ms = ms;
+            Ok(())
+        });
+        begun.map_err(|cause| file.broken(cause))
     }
 
     /// Keeps this many records, forgetting those that ended first in parts of about a sixteenth.

@@ -47,7 +47,8 @@ pub(super) struct Layout {
     pub(super) current: u64,
     /// What ended before this instant is forgotten, even where it is still there.
     pub(super) before_ms: u64,
-    /// When the last of those ended that were dropped, or may have been lost.
+    /// When the last of those ended that were dropped, or may have been lost;
+    /// [`super::UNTIL_IT_BEGINS`] while nobody can say when that is.
     pub(super) dropped_ms: u64,
     /// What came from a peer and counts only with its snapshot.
     pub(super) staged: Staged,

@@ -290,6 +290,7 @@ impl Node {
             batcher: inner.batcher.clone(),
             timing: inner.timing,
             identity: inner.identity.clone(),
+            history: inner.history.clone(),
             seed: config.limits.clone(),
         };
         self.spawn_vital("leadership", leadership.run());

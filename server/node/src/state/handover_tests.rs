@@ -6,7 +6,7 @@ use super::tests::{Node, build, chunks, history_setup, new_node, node_with, rece
 use crate::codec::samples::{administer, log_id, resource};
 use crate::codec::{Ask, decode_ask, encode_parcel};
 use crate::history::{
-    self, Cursor, Filter, History, HistorySetup, IntakeError, Next, Parcel, Reach,
+    self, Cursor, Filter, History, HistorySetup, IntakeError, Next, Parcel, Reach, UNTIL_IT_BEGINS,
 };
 use crate::open::disk::Disk;
 use crate::open::support::{Dice, apply, database, give_back, reopen, take};
@@ -355,6 +355,25 @@ async fn a_snapshot_without_its_history_leaves_a_gap_that_is_told() {
         told(&follower.history, known, made.head.revision),
         [Err((known, made.head.revision))]
     );
+}
+
+#[tokio::test]
+async fn what_others_may_have_lost_is_told_although_their_history_does_not_come() {
+    let story = story(&mut Dice::new(43), 200);
+    let mut leader = node_at(&story, 200).await;
+    let made = Made::by(&mut leader).await;
+    // As where a state was brought back, and began its life later.
+    let begun_ms = leader.shared.table.read().at_ms() + 60_000;
+    leader.history.lost_until(UNTIL_IT_BEGINS).expect("nothing failed");
+    assert_eq!(leader.history.complete_since_ms(), UNTIL_IT_BEGINS);
+    for ms in [begun_ms, begun_ms + 1] {
+        leader.history.begin(ms).expect("nothing failed");
+        assert_eq!(leader.history.complete_since_ms(), begun_ms);
+    }
+    let mut follower = node_at(&story, 60).await;
+    assert!(!made.send(&follower.history, 8));
+    made.install(&mut follower).await;
+    assert_eq!(follower.history.complete_since_ms(), begun_ms);
 }
 
 #[tokio::test]

@@ -166,6 +166,17 @@ impl RedbFence {
         self.0.stats()
     }
 
+    /// The highest token that any resource has seen, as it is durable; nothing if none has.
+    ///
+    /// Comparing tokens of two resources says nothing about either. This is for whoever has to
+    /// tell a number that can have been here from one that cannot.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn highest_of_all(&self) -> Result<Option<u64>, StorageFault> {
+        self.0.store.read(tables::highest).await
+    }
+
     /// Lets nobody in any more, and marks the file as closed cleanly. Calls that wait are
     /// refused. A fence that is dropped without it was not closed cleanly.
     ///
@@ -198,6 +209,24 @@ impl Fence for RedbFence {
 }
 
 impl File {
+    /// Looks at the file as it is durable. A page that is not cached comes from the disk.
+    async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&::redb::ReadTransaction) -> Result<T, ::redb::Error> + Send + 'static,
+    ) -> Result<T, StorageFault> {
+        const READING: &str = "the fence could not read its file";
+        let storage = Arc::clone(&self.storage);
+        let read = tokio::task::spawn_blocking(move || {
+            let db = storage.database()?;
+            let read = || -> Result<T, ::redb::Error> { look(&db.begin_read()?) };
+            read().map_err(|cause| {
+                storage.give_up();
+                StorageFault::new(READING, cause)
+            })
+        });
+        read.await.map_err(|cause| StorageFault::new(READING, cause))?
+    }
+
     fn send(&self, message: Message) {
         if let Some(messages) = &self.messages {
             // What cannot be sent is dropped, and tells its call so.
@@ -208,19 +237,8 @@ impl File {
 
 impl Store for File {
     async fn load(&self, resource: &str) -> Result<Row, StorageFault> {
-        const READING: &str = "the fence could not read its file";
-        let (storage, resource) = (Arc::clone(&self.storage), resource.to_owned());
-        // A page that is not cached comes from the disk.
-        let read = tokio::task::spawn_blocking(move || {
-            let db = storage.database()?;
-            let read =
-                || -> Result<Row, ::redb::Error> { tables::read(&db.begin_read()?, &resource) };
-            read().map_err(|cause| {
-                storage.give_up();
-                StorageFault::new(READING, cause)
-            })
-        });
-        read.await.map_err(|cause| StorageFault::new(READING, cause))?
+        let resource = resource.to_owned();
+        self.read(move |txn| tables::read(txn, &resource)).await
     }
 
     fn failed(&self) -> Option<StorageFault> {

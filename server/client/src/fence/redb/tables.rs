@@ -132,6 +132,12 @@ pub(super) fn read(txn: &ReadTransaction, resource: &str) -> Result<Row, ::redb:
     row(&txn.open_table(ROWS)?, floor, resource)
 }
 
+/// The highest token of any resource, which is never folded; nothing if none was recorded.
+pub(super) fn highest(txn: &ReadTransaction) -> Result<Option<u64>, ::redb::Error> {
+    let by_token = txn.open_table(BY_TOKEN)?;
+    Ok(by_token.last()?.map(|(key, _)| key.value().0))
+}
+
 fn number(
     meta: &impl ReadableTable<&'static str, u64>,
     key: &str,

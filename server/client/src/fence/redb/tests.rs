@@ -176,3 +176,24 @@ async fn calls_that_wait_for_the_disk_when_it_is_closed_are_answered() {
     drop(pass);
     assert_eq!(fence.stats().resources_busy, 0);
 }
+
+#[tokio::test]
+async fn the_highest_of_all_is_known_of_whatever_resource_it_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let open = || {
+        let options = Options::new().resources_max(2);
+        RedbFence::open(dir.path().join("fence"), options).expect("opens")
+    };
+    let fence = open();
+    assert_eq!(fence.highest_of_all().await.expect("read"), None);
+    for (resource, token) in [("a", 3), ("b", 9), ("c", 5), ("b", 11)] {
+        fence.seal(resource, token).await.expect("newer");
+    }
+    fence.seal("d", 7).await.expect("newer");
+    assert_eq!(fence.highest_of_all().await.expect("read"), Some(11));
+    drop(fence);
+    let fence = open();
+    assert_eq!(fence.highest_of_all().await.expect("read"), Some(11));
+    fence.close().await.expect("nothing is in flight");
+    fence.highest_of_all().await.expect_err("it is closed");
+}
