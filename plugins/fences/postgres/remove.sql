@@ -25,6 +25,13 @@ BEGIN
     -- Before anything is looked up: what others have made in the schemas of the path must not run with
     -- the rights of whoever runs this. Neither must the functions of the kit, which somebody else may own.
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    -- With a snapshot from before a wait, what somebody commits meanwhile would not be seen.
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'the leasehold kit is removed in a transaction that is READ COMMITTED, and this one is %',
+            upper(current_setting('transaction_isolation'))
+            USING ERRCODE = 'invalid_transaction_state',
+                  HINT = 'BEGIN ISOLATION LEVEL READ COMMITTED, or before it SET default_transaction_isolation = ''read committed''.';
+    END IF;
     unprotect := coalesce(current_setting('leasehold.unprotect', true), '') = 'yes';
     forget := coalesce(current_setting('leasehold.forget_tokens', true), '') = 'yes';
     -- Before the first wait, which is for an installer.
@@ -45,22 +52,47 @@ BEGIN
     END IF;
 
     -- Whoever reads a table runs what hangs on it: even the condition of an index is looked at while a
-    -- count is planned. As in install.sql, only what the kit makes may be there.
+    -- count is planned. As in install.sql, only what the kit makes may be there. What is gone is no reason
+    -- to leave the rest.
     FOR one IN
-        -- Begin: what is on the tables and is not of the kit's making.
-        WITH place AS (
+        -- Begin: what the kit has not made, and what it has made and is gone.
+        WITH home AS (
+            SELECT n.oid, n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'leasehold'
+        ), place AS (
             SELECT c.oid, c.relname, c.relnamespace, c.reloftype, c.relrowsecurity OR c.relforcerowsecurity AS guarded,
                 c.relkind = CASE c.relname WHEN 'protected' THEN 'v' ELSE 'r' END AS fits
             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
             WHERE n.nspname = 'leasehold' AND c.relname IN ('fence', 'kit', 'protected')
-        ), made (place, part, kind, spelling, needed) AS (VALUES
-            ('fence', 'resource', 'text'::regtype, '"C"'::regcollation::oid, true),
-            ('fence', 'token', 'bigint'::regtype, 0, true),
-            ('fence', 'previous', 'bigint'::regtype, 0, false),
-            ('fence', 'used', 'bigint'::regtype, 0, false),
-            ('fence', 'changed_at', 'timestamptz'::regtype, 0, false),
-            ('kit', 'version', 'integer'::regtype, 0, true),
-            ('kit', 'installed_at', 'timestamptz'::regtype, 0, true)
+        ), made (place, part, kind, spelling, needed, since, anew) AS (VALUES
+            ('fence', 'resource', 'text'::regtype, '"C"'::regcollation::oid, true, 1, NULL),
+            ('fence', 'token', 'bigint'::regtype, 0, true, 1, NULL),
+            ('fence', 'previous', 'bigint'::regtype, 0, false, 2, 'ALTER TABLE leasehold.fence ADD COLUMN previous bigint'),
+            -- Which tokens were used is lost: as if all were, so that none passes twice.
+            ('fence', 'used', 'bigint'::regtype, 0, false, 2,
+                'ALTER TABLE leasehold.fence ADD COLUMN used bigint; UPDATE leasehold.fence SET used = token'),
+            ('fence', 'changed_at', 'timestamptz'::regtype, 0, false, 2, 'ALTER TABLE leasehold.fence ADD COLUMN changed_at timestamptz'),
+            ('kit', 'version', 'integer'::regtype, 0, true, 1, NULL),
+            ('kit', 'installed_at', 'timestamptz'::regtype, 0, true, 1,
+                'ALTER TABLE leasehold.kit ADD COLUMN installed_at timestamptz NOT NULL DEFAULT now()')
+        ), call (name, arguments, since) AS (VALUES
+            ('guard', 'text, bigint', 1), ('seal', 'text, bigint', 1), ('highest_token', 'text', 1), ('version', '', 1),
+            ('guard', 'text, bigint, boolean, text', 2), ('seal', 'text, bigint, text', 2), ('passes', 'text, bigint', 2),
+            ('protect', 'regclass, name, boolean', 2), ('unprotect', 'regclass', 2), ('tables_protected', '', 2),
+            ('fenced', '', 2), ('moved', 'text, xid', 2), ('misplaced', '', 2), ('keep', '', 2),
+            ('refuse', 'text, text, text, text, text, bigint, bigint', 2), ('refuse_token', 'text, bigint, boolean', 2),
+            ('check_request', 'text, bigint, text', 2)
+        ), age (version) AS (
+            -- The first kit has said nothing of its version.
+            SELECT CASE WHEN EXISTS (SELECT FROM place AS c WHERE c.relname = 'fence')
+                AND NOT EXISTS (SELECT FROM place AS c JOIN made AS m ON m.place = c.relname AND m.since > 1
+                    JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = m.part AND NOT a.attisdropped)
+                AND NOT EXISTS (SELECT FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid
+                    WHERE f.proname = 'version' AND f.pronargs = 0 AND obj_description(f.oid, 'pg_proc') ~ '^version [0-9]{1,9}$')
+                THEN 1 ELSE 2 END
+        ), known AS (
+            SELECT f.oid, c.name, c.arguments FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid AND f.prokind = 'f'
+            JOIN call AS c ON (c.name, c.arguments) = (f.proname, oidvectortypes(f.proargtypes))
+            JOIN age AS g ON g.version >= c.since
         ), other (what, undo, mended) AS (
             SELECT pg_describe_object('pg_class'::regclass, c.oid, 0), NULL, false FROM place AS c WHERE NOT c.fits
             UNION SELECT 'the type of ' || pg_describe_object('pg_class'::regclass, c.oid, 0),
@@ -136,10 +168,48 @@ BEGIN
                     AND (d.refclassid, d.refobjid) <> ('pg_class'::regclass, c.oid)
                     AND NOT (d.refclassid = 'pg_proc'::regclass AND d.refobjid IN (SELECT f.oid FROM pg_proc AS f
                         WHERE f.pronamespace = c.relnamespace AND f.proname = 'tables_protected' AND f.pronargs = 0))
+            -- Whatever can be called, or is looked up when something is: a better match than a call of the kit
+            -- runs in its place. Each kind of thing that is in a schema depends on it.
+            UNION SELECT pg_describe_object(d.classid, d.objid, 0), format('DROP %s %s', upper(i.type), i.identity), false
+                FROM home AS h JOIN pg_depend AS d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = h.oid,
+                    pg_identify_object(d.classid, d.objid, 0) AS i
+                WHERE i.schema = 'leasehold'
+                    AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass, 'pg_statistic_ext'::regclass)
+                    AND NOT (d.classid = 'pg_proc'::regclass AND d.objid IN (SELECT k.oid FROM known AS k))
+            -- A cast is in no schema. Whoever has a type can make one to it and from it, so another role's type
+            -- says that the cast is that role's affair; 10 is whom the types of the system belong to.
+            UNION SELECT pg_describe_object('pg_cast'::regclass, x.oid, 0), 'DROP CAST ' || i.identity, false
+                FROM home AS h JOIN pg_type AS t ON t.typnamespace = h.oid
+                JOIN pg_cast AS x ON t.oid IN (x.castsource, x.casttarget), pg_identify_object('pg_cast'::regclass, x.oid, 0) AS i
+                WHERE NOT EXISTS (SELECT FROM pg_type AS o
+                    WHERE o.oid IN (x.castsource, x.casttarget) AND o.typowner NOT IN (10, h.nspowner))
+        ), gone (what, undo, mended) AS (
+            -- Without the table nobody knows a token, and with the tables alone it is the kit that was removed.
+            SELECT 'table leasehold.' || t.name, CASE WHEN t.name = 'kit' AND EXISTS (SELECT FROM place AS c WHERE c.relname = 'fence')
+                THEN format('CREATE TABLE leasehold.kit (version integer PRIMARY KEY, installed_at timestamptz NOT NULL DEFAULT now()); '
+                    || 'INSERT INTO leasehold.kit (version) SELECT generate_series(1, %s)', g.version) END, false
+                FROM (VALUES ('fence'), ('kit')) AS t (name), age AS g
+                WHERE (EXISTS (SELECT FROM known) OR EXISTS (SELECT FROM place AS c WHERE c.relname IN ('fence', 'kit')))
+                    AND NOT EXISTS (SELECT FROM place AS c WHERE c.relname = t.name)
+            UNION SELECT format('column %s of table leasehold.%s', m.part, m.place), m.anew, false
+                FROM made AS m JOIN place AS c ON c.relname = m.place AND c.fits JOIN age AS g ON g.version >= m.since
+                WHERE NOT EXISTS (SELECT FROM pg_attribute AS a
+                    WHERE a.attrelid = c.oid AND a.attname = m.part AND NOT a.attisdropped)
+            UNION SELECT 'the primary key of table leasehold.' || c.relname,
+                format('ALTER TABLE leasehold.%s ADD PRIMARY KEY (%s)', c.relname,
+                    CASE c.relname WHEN 'fence' THEN 'resource' ELSE 'version' END), false
+                FROM place AS c WHERE c.fits AND c.relname <> 'protected'
+                    AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary)
+            UNION SELECT format('function leasehold.%s(%s)', c.name, c.arguments), NULL, true
+                FROM call AS c JOIN age AS g ON g.version >= c.since
+                WHERE EXISTS (SELECT FROM known AS k WHERE k.name <> 'keep')
+                    AND NOT EXISTS (SELECT FROM known AS k WHERE (k.name, k.arguments) = (c.name, c.arguments))
         )
-        SELECT o.what, o.undo, o.mended FROM other AS o ORDER BY o.what
+        SELECT o.what, o.undo, o.mended, false AS gone FROM other AS o
+        UNION ALL SELECT g.what, g.undo, g.mended, true FROM gone AS g ORDER BY 4, 1
         -- End.
     LOOP
+        CONTINUE WHEN one.gone;
         RAISE EXCEPTION '% is not of the kit''s making', one.what
             USING ERRCODE = 'wrong_object_type',
                   HINT = coalesce('Look at what it does. To undo it: ' || one.undo,

@@ -5,7 +5,7 @@
 //! plain UPDATE; `crash`, `upgrade`, `roles` and `strange` are about the database around it.
 
 mod crash;
-mod fixture;
+pub(crate) mod fixture;
 mod isolation;
 mod pattern;
 mod races;

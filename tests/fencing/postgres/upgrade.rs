@@ -98,6 +98,14 @@ async fn a_newer_kit_is_left_alone() {
     assert_eq!(state(&error), "55000");
     let said = error.as_db_error().expect("the server says it").message();
     assert!(said.contains("version 3") && said.contains("older version 2"), "{said}");
+    // Nor is anything of it called strange.
+    run(
+        &admin,
+        "COMMENT ON FUNCTION leasehold.version() IS 'version 3';
+        CREATE FUNCTION leasehold.later() RETURNS void LANGUAGE sql AS 'SELECT'",
+    )
+    .await;
+    assert_eq!(refused_as(&admin, INSTALL).await, "55000");
 }
 
 #[tokio::test]
@@ -118,6 +126,113 @@ async fn a_table_of_somebody_else_and_a_foreign_encoding_are_refused() {
             .expect("it listens");
     tokio::spawn(connection);
     assert_eq!(refused_as(&old, INSTALL).await, "0A000");
+}
+
+/// As an interrupted restore leaves it, or whoever dropped a part.
+#[tokio::test]
+async fn calls_without_their_tables_get_no_empty_fence() {
+    for older in [true, false] {
+        for (deed, told) in [
+            ("DROP TABLE leasehold.fence", "table leasehold.fence is gone"),
+            ("DROP TABLE leasehold.kit", "table leasehold.kit is gone"),
+            ("DROP TABLE leasehold.fence, leasehold.kit", "table leasehold.fence is gone"),
+            (
+                "DELETE FROM leasehold.kit",
+                "no row of leasehold.kit says which version is installed",
+            ),
+            (
+                "ALTER TABLE leasehold.fence DROP CONSTRAINT fence_pkey",
+                "the primary key of table leasehold.fence is gone",
+            ),
+            (
+                "ALTER TABLE leasehold.fence DROP COLUMN token",
+                "column token of table leasehold.fence is gone",
+            ),
+        ] {
+            let server = Postgres::start();
+            let admin = session(&server).await;
+            run(&admin, if older { OLDER } else { INSTALL }).await;
+            run(&admin, &format!("SELECT leasehold.seal('a', 50); {deed}")).await;
+            let error = admin.batch_execute(INSTALL).await.expect_err("it would be an empty fence");
+            let error = error.as_db_error().expect("the server says it");
+            assert_eq!((error.code().code(), error.message()), ("55000", told), "{deed}");
+            let hint = error.hint().expect("what to do");
+            let undo = hint.split_once("anew: ").or(hint.split_once("are there: "));
+            let Some((_, undo)) = undo else {
+                assert!(hint.contains("Bring it back") && hint.contains("remove"), "{hint}");
+                assert!(
+                    refused_as(&admin, "SELECT leasehold.guard('a', 33)").await.starts_with("42")
+                );
+                continue;
+            };
+            run(&admin, undo).await;
+            run(&admin, INSTALL).await;
+            assert_eq!(
+                refused_as(&admin, "SELECT leasehold.guard('a', 33)").await,
+                "LH001",
+                "{undo}"
+            );
+            let rows = "SELECT count(*) FROM leasehold.kit";
+            assert_eq!(number(&admin, rows).await, Some(2), "{undo}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_column_that_is_made_anew_lets_no_used_token_pass_again() {
+    let (_server, admin) = installed().await;
+    run(&admin, "SELECT leasehold.guard('a', 5, true)").await;
+    for column in ["previous", "used", "changed_at"] {
+        run(&admin, &format!("ALTER TABLE leasehold.fence DROP COLUMN {column}")).await;
+        let error = admin.batch_execute(INSTALL).await.expect_err("every call would fail");
+        let hint = error.as_db_error().and_then(|error| error.hint()).unwrap_or_default();
+        run(&admin, hint.split_once("anew: ").expect("a statement").1).await;
+        run(&admin, INSTALL).await;
+    }
+    assert_eq!(refused_as(&admin, "SELECT leasehold.guard('a', 5, true)").await, "LH002");
+}
+
+/// What a kit is that its owner has removed, and calls that are gone beside whole tables.
+#[tokio::test]
+async fn what_is_gone_without_loss_is_made_anew() {
+    let (_server, admin) = installed().await;
+    run(&admin, "SELECT leasehold.seal('a', 50)").await;
+    for deed in [
+        "DROP FUNCTION leasehold.guard(text, bigint)",
+        "DROP FUNCTION leasehold.version()",
+        "DROP VIEW leasehold.protected; DROP FUNCTION leasehold.tables_protected()",
+        "DROP FUNCTION leasehold.keep() CASCADE",
+    ] {
+        run(&admin, deed).await;
+        run(&admin, INSTALL).await;
+        assert_eq!(refused_as(&admin, "SELECT leasehold.guard('a', 33)").await, "LH001", "{deed}");
+        assert_eq!(refused_as(&admin, "DELETE FROM leasehold.fence").await, "23001", "{deed}");
+    }
+}
+
+/// A transaction with a snapshot of its own does not see what was committed while it waited.
+#[tokio::test]
+async fn the_scripts_want_to_see_what_is_committed_meanwhile() {
+    let server = Postgres::start();
+    let admin = session(&server).await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        for script in [INSTALL, REMOVE] {
+            run(&admin, &format!("BEGIN ISOLATION LEVEL {level}")).await;
+            let error = admin.batch_execute(script).await.expect_err("it is refused");
+            assert_eq!(state(&error), "25000", "{level}");
+            let error = error.as_db_error().expect("the server says it");
+            assert!(error.message().contains(level), "{error:?}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("READ COMMITTED")), "{error:?}");
+            run(&admin, "ROLLBACK").await;
+        }
+    }
+    let schema = "SELECT count(*) FROM pg_namespace WHERE nspname = 'leasehold'";
+    assert_eq!(number(&admin, schema).await, Some(0));
+    for level in ["READ COMMITTED", "READ UNCOMMITTED"] {
+        for script in [INSTALL, REMOVE] {
+            run(&admin, &format!("BEGIN ISOLATION LEVEL {level}; {script}; COMMIT")).await;
+        }
+    }
 }
 
 #[tokio::test]

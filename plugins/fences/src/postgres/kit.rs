@@ -59,8 +59,8 @@ pub struct Removed {
 /// Installs the kit, and lets `roles` use it.
 ///
 /// # Errors
-/// When the database cannot be reached or does not let this role do it, or something is on the tables
-/// that the kit did not make.
+/// When the database cannot be reached or does not let this role do it, or something is there that the
+/// kit did not make, or calls of a kit are there without its tables.
 pub async fn install(database: &Database, roles: &[String]) -> Result<Installed, Error> {
     let client = database.connect().await?;
     let before = seen(&client).await?.map(|(version, _)| version);
@@ -135,17 +135,17 @@ async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
 /// owner of the kit alone, who may read all of them.
 ///
 /// # Errors
-/// When the database cannot be reached, has no kit, or the kit is another role's, or there is something
-/// on its tables that it did not make.
+/// When the database cannot be reached, has no kit, or the kit is another role's, or something is there
+/// that it did not make, or a part of it is gone.
 pub async fn highest(database: &Database) -> Result<Option<u64>, Error> {
     let client = database.connect().await?;
+    if let Some(refusal) = strange::refusal(&client).await? {
+        return Err(refusal);
+    }
     if !has_tokens(&client).await? {
         return Err(Error::Refused(
             "there is no kit in the database, nor tokens of one".to_owned(),
         ));
-    }
-    if let Some(refusal) = strange::refusal(&client).await? {
-        return Err(refusal);
     }
     if value(&client, TOKENS_ARE_OURS).await?.as_deref() != Some("t") {
         return Err(Error::Refused(
@@ -210,7 +210,7 @@ pub struct Removal {
 /// Removes the kit. The highest tokens stay unless they are to be forgotten.
 ///
 /// # Errors
-/// When tables are in trigger mode, something is on the tables of the kit that it did not make, the
+/// When tables are in trigger mode, something is there that the kit did not make, the
 /// database cannot be reached, or does not let this role do it.
 pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error> {
     let client = database.connect().await?;

@@ -40,7 +40,8 @@ impl std::fmt::Display for Protected {
 pub(super) async fn all(client: &Client) -> Result<Vec<Protected>, Error> {
     let sql = format!(
         "SELECT t.place::text, t.named, t.once, t.enabled, \
-         format('SELECT leasehold.protect(%L, %L, %s)', t.place, t.named, t.once::text) \
+         format('SELECT leasehold.protect(%L::pg_catalog.regclass, %L::pg_catalog.name, %s)', \
+         t.place, t.named, t.once::text) \
          FROM ({PROTECTED}) AS t (place, named, once, enabled, remade) ORDER BY 1"
     );
     let yes = |told: Option<String>| told.as_deref() == Some("t");
@@ -74,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_advice_for_a_table_keeps_its_column_and_strictness() {
-        let call = "SELECT leasehold.protect('inv', 'resource', true)";
+        let call = "SELECT leasehold.protect('inv'::pg_catalog.regclass, 'resource'::pg_catalog.name, true)";
         let table = Protected {
             table: "inv".to_owned(),
             column: Some("resource".to_owned()),
