@@ -143,14 +143,16 @@ BEGIN
             ('fenced', '', 2), ('moved', 'text, xid', 2), ('misplaced', '', 2), ('keep', '', 2),
             ('refuse', 'text, text, text, text, text, bigint, bigint', 2), ('refuse_token', 'text, bigint, boolean', 2),
             ('check_request', 'text, bigint, text', 2)
-        ), age (version) AS (
+        ), age (version, newer) AS (
             -- The first kit has said nothing of its version.
             SELECT CASE WHEN EXISTS (SELECT FROM place AS c WHERE c.relname = 'fence')
                 AND NOT EXISTS (SELECT FROM place AS c JOIN made AS m ON m.place = c.relname AND m.since > 1
                     JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = m.part AND NOT a.attisdropped)
                 AND NOT EXISTS (SELECT FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid
                     WHERE f.proname = 'version' AND f.pronargs = 0 AND obj_description(f.oid, 'pg_proc') ~ '^version [0-9]{1,9}$')
-                THEN 1 ELSE 2 END
+                THEN 1 ELSE 2 END,
+                EXISTS (SELECT FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid WHERE f.proname = 'version' AND f.pronargs = 0
+                    AND substring(obj_description(f.oid, 'pg_proc') FROM '^version ([0-9]{1,9})$')::integer > 2)
         ), known AS (
             SELECT f.oid, c.name, c.arguments FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid AND f.prokind = 'f'
             JOIN call AS c ON (c.name, c.arguments) = (f.proname, oidvectortypes(f.proargtypes))
@@ -232,8 +234,9 @@ BEGIN
                         WHERE f.pronamespace = c.relnamespace AND f.proname = 'tables_protected' AND f.pronargs = 0))
             -- Whatever can be called, or is looked up when something is: a better match than a call of the kit
             -- runs in its place. Each kind of thing that is in a schema depends on it.
-            UNION SELECT pg_describe_object(d.classid, d.objid, 0), format('DROP %s %s', upper(i.type), i.identity), false
-                FROM home AS h JOIN pg_depend AS d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = h.oid,
+            UNION SELECT pg_describe_object(d.classid, d.objid, 0),
+                CASE WHEN NOT g.newer THEN format('DROP %s %s', upper(i.type), i.identity) END, false
+                FROM home AS h JOIN pg_depend AS d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = h.oid, age AS g,
                     pg_identify_object(d.classid, d.objid, 0) AS i
                 WHERE i.schema = 'leasehold'
                     AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass, 'pg_statistic_ext'::regclass)
@@ -262,6 +265,10 @@ BEGIN
                     CASE c.relname WHEN 'fence' THEN 'resource' ELSE 'version' END), false
                 FROM place AS c WHERE c.fits AND c.relname <> 'protected'
                     AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary)
+            -- As a dump without data leaves it. The kit has a row from its first day on.
+            UNION SELECT 'the content of table leasehold.kit', CASE WHEN pg_relation_size(to_regclass('leasehold.fence')) > 0
+                THEN format('INSERT INTO leasehold.kit (version) SELECT generate_series(1, %s)', g.version) END, false
+                FROM place AS c, age AS g WHERE c.fits AND c.relname = 'kit' AND pg_relation_size(c.oid) = 0
             UNION SELECT format('function leasehold.%s(%s)', c.name, c.arguments), NULL, true
                 FROM call AS c JOIN age AS g ON g.version >= c.since
                 WHERE EXISTS (SELECT FROM known AS k WHERE k.name <> 'keep')
@@ -640,11 +647,18 @@ BEGIN
     -- a name of the kit that calls something else. Conditions are compared as the server words them, but
     -- for its parentheses and casts, and with whatever the column is called by now. The words depend on
     -- the path, so it is pinned.
+    --
+    -- To word a condition the server locks its table. Where somebody has it for themselves, or is about to,
+    -- nothing is worded and nobody waited for, and what hangs on it is unknown: NULL.
     CREATE OR REPLACE FUNCTION leasehold.tables_protected()
     RETURNS TABLE (target regclass, resource_column text, strict boolean, enabled boolean, remade boolean)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $body$
         -- Begin: the tables in trigger mode.
-        WITH hung AS (
+        WITH RECURSIVE busy AS MATERIALIZED (
+            SELECT l.relation FROM pg_locks AS l JOIN pg_database AS b ON b.oid = l.database
+            WHERE b.datname = current_database() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'
+                AND l.pid IS DISTINCT FROM pg_backend_pid()
+        ), hung AS (
             SELECT t.*, n.nspname = 'leasehold' AND p.proname = k.proname AS own, k.proname, k.kind, k.arguments, k.words
             FROM (VALUES
                 ('leasehold_fence', 'fenced', 62, 2, NULL),
@@ -670,9 +684,12 @@ BEGIN
                     ELSE substring(s.rest FOR greatest(position(decode('00', 'hex') IN s.rest) - 1, 0)) END, 'UTF8') END AS named
             FROM split AS s
         ), judged AS (
-            SELECT t.*, coalesce(t.own AND t.tgtype = t.kind AND t.tgnargs = t.arguments AND t.tgattr::text = ''
-                AND t.tgconstraint = 0 AND t.tgoldtable IS NULL AND t.tgnewtable IS NULL
-                AND CASE WHEN t.words IS NULL THEN t.tgqual IS NULL ELSE EXISTS (
+            SELECT t.*, CASE
+                WHEN (t.own AND t.tgtype = t.kind AND t.tgnargs = t.arguments AND t.tgattr::text = ''
+                    AND t.tgconstraint = 0 AND t.tgoldtable IS NULL AND t.tgnewtable IS NULL) IS NOT TRUE THEN false
+                WHEN t.words IS NULL THEN t.tgqual IS NULL
+                WHEN t.tgrelid IN (SELECT b.relation FROM busy AS b) THEN NULL
+                ELSE EXISTS (
                     SELECT FROM (
                         SELECT format(t.words, CASE WHEN t.once THEN 'passed_once' ELSE 'passed' END)
                             WHERE t.proname = 'fenced'
@@ -687,7 +704,7 @@ BEGIN
                     WHERE strpos(regexp_replace(pg_get_triggerdef(t.oid), '[[:space:]()]|::text', '', 'g'),
                         regexp_replace(format(' FOR EACH ROW WHEN (%s) EXECUTE FUNCTION leasehold.', c.condition),
                             '[[:space:]()]|::text', '', 'g')) > 0
-                ) END, false) AS made
+                ) END AS made
             FROM told AS t
         ), placed AS (
             SELECT j.*, coalesce(
@@ -697,36 +714,48 @@ BEGIN
                     ORDER BY a.step LIMIT 1),
                 pg_partition_root(j.tgrelid)::oid, j.tgrelid) AS place
             FROM judged AS j
+        ), below (place, part) AS (
+            SELECT DISTINCT p.place, i.inhrelid FROM placed AS p JOIN pg_class AS c ON c.oid = p.place AND c.relkind = 'p'
+            JOIN pg_inherits AS i ON i.inhparent = c.oid
+            UNION SELECT b.place, i.inhrelid FROM below AS b JOIN pg_inherits AS i ON i.inhparent = b.part
         ), whole AS (
             SELECT p.place, nullif(coalesce(max(p.named) FILTER (WHERE p.proname = 'misplaced'),
                     max(p.named) FILTER (WHERE p.tgname = 'leasehold_fence')), '') AS named,
                 coalesce(bool_or(p.once), false) AS once,
                 bool_and(p.tgenabled IN ('O', 'A')) AS awake,
-                bool_and(p.made) AND count(DISTINCT p.once) <= 1 AND count(DISTINCT p.named) <= 1 AS made,
+                bool_and(coalesce(p.made, true)) AND count(DISTINCT p.once) <= 1 AND count(DISTINCT p.named) <= 1 AS made,
+                CASE WHEN bool_and(p.made IS NOT NULL) THEN true END AS seen,
                 count(*) FILTER (WHERE p.tgname = 'leasehold_fence' AND p.tgrelid = p.place) AS statements,
                 count(*) FILTER (WHERE p.tgname = 'leasehold_fence_rows') AS rows,
                 count(*) FILTER (WHERE p.tgname = 'leasehold_fence_truncate' AND p.tgrelid <> p.place) AS truncates,
                 count(*) FILTER (WHERE p.proname = 'misplaced') AS checks,
-                (SELECT count(*) FROM pg_partition_tree(p.place) AS t WHERE t.relid <> p.place) AS parts
+                (SELECT count(*) FROM below AS b WHERE b.place = p.place) AS parts
             FROM placed AS p GROUP BY p.place
         )
         SELECT w.place::regclass, w.named, w.once, w.awake AND w.made AND w.statements = 1 AND w.rows = w.parts + 1
-                AND w.truncates = w.parts AND (w.named IS NULL OR w.checks = 3 * (w.parts + 1)), NOT w.made
+                AND w.truncates = w.parts AND (w.named IS NULL OR w.checks = 3 * (w.parts + 1)) AND w.seen,
+            NOT (w.made AND w.seen)
         FROM whole AS w
         -- End.
     $body$;
 
     -- `enabled` says that every trigger that makes it is there, enabled, and as `protect` makes it;
-    -- `remade` that one is not as `protect` makes it.
+    -- `remade` that one is not as `protect` makes it. Either is NULL while somebody has the table locked
+    -- for themselves.
     CREATE OR REPLACE VIEW leasehold.protected AS
         SELECT p.target, p.resource_column, p.strict, p.enabled, p.remade FROM leasehold.tables_protected() AS p;
 
-    -- Takes a table out of trigger mode. Whoever owns the table may call it.
+    -- Takes a table out of trigger mode. Whoever owns the table may call it. It waits for whoever uses the
+    -- table, and everybody else queues behind it.
     CREATE OR REPLACE FUNCTION leasehold.unprotect(target regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
     DECLARE
         one record;
+        patience constant text := current_setting('lock_timeout');
     BEGIN
+        IF patience = '0' THEN
+            PERFORM set_config('lock_timeout', '10s', true);
+        END IF;
         FOR one IN
             SELECT t.tgname, t.tgrelid::regclass AS place FROM pg_trigger AS t
             WHERE (t.tgrelid = unprotect.target
@@ -739,6 +768,7 @@ BEGIN
         LOOP
             EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, one.place);
         END LOOP;
+        PERFORM set_config('lock_timeout', patience, true);
     END
     $body$;
 
@@ -758,6 +788,7 @@ BEGIN
         leaf regclass;
         typed text;
         was record;
+        patience constant text := current_setting('lock_timeout');
         -- True for a row whose statement has passed already.
         memo constant text := format(
             '(current_setting(%L, true) = concat_ws(chr(10), pg_current_xact_id_if_assigned()::text,'
@@ -765,6 +796,9 @@ BEGIN
             || ' IS NOT TRUE OR coalesce(current_setting(''leasehold.mode'', true), '''') NOT IN ('''', ''exclusive'')',
             CASE WHEN protect.strict THEN 'leasehold.passed_once' ELSE 'leasehold.passed' END);
     BEGIN
+        IF patience = '0' THEN
+            PERFORM set_config('lock_timeout', '10s', true);
+        END IF;
         SELECT c.relkind, c.relispartition, n.nspname INTO kind, partition, place
             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = target;
         IF protect.strict IS NULL OR kind IS NULL THEN
@@ -800,7 +834,14 @@ BEGIN
                 resource_column, target, typed
                 USING HINT = 'Where the locks are called otherwise, generate a column that has their names.';
         END IF;
-        SELECT p.resource_column, p.strict AS once INTO was FROM leasehold.protected AS p WHERE p.target = protect.target;
+        -- Of this table alone, as others may be locked. The arguments are strictness, then the column; or one of them.
+        SELECT nullif(max(convert_from(CASE
+                    WHEN t.tgnargs = 2 THEN substring(t.tgargs FROM a.length + 2 FOR length(t.tgargs) - a.length - 2)
+                    WHEN t.tgfoid = 'leasehold.misplaced'::regproc THEN substring(t.tgargs FOR a.length)
+                END, 'UTF8')), '') AS resource_column,
+                coalesce(bool_or(t.tgfoid = 'leasehold.fenced'::regproc AND substring(t.tgargs FOR a.length) = 'true'::bytea), false) AS once
+            INTO was FROM pg_trigger AS t, LATERAL (SELECT position(decode('00', 'hex') IN t.tgargs) - 1) AS a (length)
+            WHERE t.tgrelid = target AND t.tgnargs > 0 AND t.tgfoid IN ('leasehold.fenced'::regproc, 'leasehold.misplaced'::regproc);
         IF (was.resource_column IS NOT NULL AND resource_column IS NULL) OR (was.once AND NOT protect.strict) THEN
             RAISE WARNING '% was protected with column % and strict %: this call asks for less, and counts from now on',
                 target, coalesce(quote_ident(was.resource_column), 'none'), was.once::text
@@ -834,31 +875,61 @@ BEGIN
                     resource_column);
             END LOOP;
         END IF;
+        PERFORM set_config('lock_timeout', patience, true);
     END
     $body$;
 
     -- Tables whose triggers are not as `protect` makes them -----------------------------------------
 
-    FOR one IN
-        SELECT p.target, format('SELECT leasehold.protect(%L::pg_catalog.regclass, %L::pg_catalog.name, %s)',
-                p.target, p.resource_column, p.strict::text) AS call,
-            -- Else nothing tells how strict it was, or with which column.
-            EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = p.target AND t.tgfoid = 'leasehold.fenced'::regproc)
-                AND (p.resource_column IS NOT NULL OR NOT EXISTS (SELECT FROM pg_trigger AS t
-                    WHERE t.tgrelid = p.target AND starts_with(t.tgname::text, 'leasehold_resource_'))) AS known
-        FROM leasehold.protected AS p WHERE p.remade
-    LOOP
-        BEGIN
-            IF NOT one.known THEN
-                RAISE 'nothing tells how it was protected';
+    -- Somebody may use such a table: it is waited for a moment, and told. No other is waited for.
+    PERFORM set_config('lock_timeout', least(setting::integer, 1000)::text, true) FROM pg_settings WHERE name = 'lock_timeout';
+    BEGIN
+        FOR one IN
+            SELECT p.target, p.remade, format('SELECT leasehold.protect(%L::pg_catalog.regclass, %L::pg_catalog.name, %s)',
+                    p.target, coalesce(c.judges, p.resource_column), p.strict::text) AS call,
+                -- Else nothing tells how strict it was, or with which column.
+                EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = p.target AND t.tgfoid = 'leasehold.fenced'::regproc)
+                    AND (p.resource_column IS NOT NULL OR NOT EXISTS (SELECT FROM pg_trigger AS t
+                        WHERE t.tgrelid = p.target AND starts_with(t.tgname::text, 'leasehold_resource_'))) AS known,
+                c.judges, c.misnamed
+            FROM leasehold.protected AS p, LATERAL (
+                -- Begin: the column by which the rows of a table are judged.
+                SELECT j.judges, j.judges <> p.resource_column AND EXISTS (SELECT FROM pg_attribute AS o
+                    WHERE o.attrelid = p.target AND o.attname = p.resource_column AND NOT o.attisdropped) AS misnamed
+                FROM (SELECT (
+                    SELECT a.attname::text FROM pg_trigger AS t
+                    JOIN pg_depend AS d ON d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
+                        AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.tgrelid
+                    JOIN pg_attribute AS a ON a.attrelid = t.tgrelid AND a.attnum = d.refobjsubid AND a.attnum > 0
+                    WHERE t.tgrelid = p.target AND starts_with(t.tgname::text, 'leasehold_resource_')
+                    ORDER BY (a.attname = p.resource_column) IS TRUE DESC, a.attnum LIMIT 1)) AS j (judges)
+                -- End.
+            ) AS c
+            WHERE p.remade IS NOT FALSE
+        LOOP
+            IF one.remade IS NULL THEN
+                RAISE WARNING '% is locked by somebody, so its triggers were not looked at', one.target
+                    USING HINT = 'Look at leasehold.protected when they are done, or install again.';
+                CONTINUE;
             END IF;
-            EXECUTE one.call;
-        EXCEPTION WHEN OTHERS THEN
-            -- It may be somebody else's, or in use. That is no reason to go without the rest.
-            RAISE WARNING '% has triggers of the kit that were made anew by others: %', one.target, SQLERRM
-                USING HINT = 'To protect it as it was, call leasehold.protect with its column and strictness: ' || one.call;
-        END;
-    END LOOP;
+            BEGIN
+                IF NOT one.known THEN
+                    RAISE 'nothing tells how it was protected';
+                -- A guard that moves to another column refuses whoever holds the right lock, and lets others in.
+                ELSIF one.misnamed THEN
+                    RAISE 'its rows are judged by column "%", and another column has the name by now that it had', one.judges;
+                END IF;
+                EXECUTE one.call;
+            EXCEPTION WHEN OTHERS THEN
+                -- It may be somebody else's, or in use. That is no reason to go without the rest.
+                RAISE WARNING '% has triggers that are not as the kit makes them: %', one.target, SQLERRM
+                    USING HINT = 'To protect it as it was, call leasehold.protect with its column and strictness: ' || one.call;
+            END;
+        END LOOP;
+    EXCEPTION WHEN lock_not_available THEN
+        RAISE WARNING 'whether triggers are as the kit makes them was not looked at: %', SQLERRM
+            USING HINT = 'Look at leasehold.protected, or install again.';
+    END;
 
     -- Privileges -----------------------------------------------------------------------------------
 

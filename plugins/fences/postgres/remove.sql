@@ -20,7 +20,13 @@ DECLARE
     ours boolean;
     tables pg_catalog.regclass[];
     one pg_catalog.record;
+    -- The calls and the tables that are there, and of how many resources the fence has tokens.
+    calls pg_catalog.regprocedure[];
+    places pg_catalog.regclass[];
+    fenced boolean;
     kept bigint;
+    told pg_catalog.text;
+    resources pg_catalog.text;
 BEGIN
     -- Before anything is looked up: what others have made in the schemas of the path must not run with
     -- the rights of whoever runs this. Neither must the functions of the kit, which somebody else may own.
@@ -45,12 +51,6 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege',
                   HINT = format('Remove the kit as %I, or as a superuser.', pg_get_userbyid(owner));
     END IF;
-    IF to_regclass('leasehold.fence') IS NULL OR to_regclass('leasehold.kit') IS NULL THEN
-        RAISE NOTICE 'the leasehold kit is not installed here';
-        PERFORM set_config('search_path', path, true), set_config('lock_timeout', patience, true);
-        RETURN;
-    END IF;
-
     -- Whoever reads a table runs what hangs on it: even the condition of an index is looked at while a
     -- count is planned. As in install.sql, only what the kit makes may be there. What is gone is no reason
     -- to leave the rest.
@@ -81,14 +81,16 @@ BEGIN
             ('fenced', '', 2), ('moved', 'text, xid', 2), ('misplaced', '', 2), ('keep', '', 2),
             ('refuse', 'text, text, text, text, text, bigint, bigint', 2), ('refuse_token', 'text, bigint, boolean', 2),
             ('check_request', 'text, bigint, text', 2)
-        ), age (version) AS (
+        ), age (version, newer) AS (
             -- The first kit has said nothing of its version.
             SELECT CASE WHEN EXISTS (SELECT FROM place AS c WHERE c.relname = 'fence')
                 AND NOT EXISTS (SELECT FROM place AS c JOIN made AS m ON m.place = c.relname AND m.since > 1
                     JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = m.part AND NOT a.attisdropped)
                 AND NOT EXISTS (SELECT FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid
                     WHERE f.proname = 'version' AND f.pronargs = 0 AND obj_description(f.oid, 'pg_proc') ~ '^version [0-9]{1,9}$')
-                THEN 1 ELSE 2 END
+                THEN 1 ELSE 2 END,
+                EXISTS (SELECT FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid WHERE f.proname = 'version' AND f.pronargs = 0
+                    AND substring(obj_description(f.oid, 'pg_proc') FROM '^version ([0-9]{1,9})$')::integer > 2)
         ), known AS (
             SELECT f.oid, c.name, c.arguments FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid AND f.prokind = 'f'
             JOIN call AS c ON (c.name, c.arguments) = (f.proname, oidvectortypes(f.proargtypes))
@@ -170,8 +172,9 @@ BEGIN
                         WHERE f.pronamespace = c.relnamespace AND f.proname = 'tables_protected' AND f.pronargs = 0))
             -- Whatever can be called, or is looked up when something is: a better match than a call of the kit
             -- runs in its place. Each kind of thing that is in a schema depends on it.
-            UNION SELECT pg_describe_object(d.classid, d.objid, 0), format('DROP %s %s', upper(i.type), i.identity), false
-                FROM home AS h JOIN pg_depend AS d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = h.oid,
+            UNION SELECT pg_describe_object(d.classid, d.objid, 0),
+                CASE WHEN NOT g.newer THEN format('DROP %s %s', upper(i.type), i.identity) END, false
+                FROM home AS h JOIN pg_depend AS d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = h.oid, age AS g,
                     pg_identify_object(d.classid, d.objid, 0) AS i
                 WHERE i.schema = 'leasehold'
                     AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass, 'pg_statistic_ext'::regclass)
@@ -200,6 +203,10 @@ BEGIN
                     CASE c.relname WHEN 'fence' THEN 'resource' ELSE 'version' END), false
                 FROM place AS c WHERE c.fits AND c.relname <> 'protected'
                     AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary)
+            -- As a dump without data leaves it. The kit has a row from its first day on.
+            UNION SELECT 'the content of table leasehold.kit', CASE WHEN pg_relation_size(to_regclass('leasehold.fence')) > 0
+                THEN format('INSERT INTO leasehold.kit (version) SELECT generate_series(1, %s)', g.version) END, false
+                FROM place AS c, age AS g WHERE c.fits AND c.relname = 'kit' AND pg_relation_size(c.oid) = 0
             UNION SELECT format('function leasehold.%s(%s)', c.name, c.arguments), NULL, true
                 FROM call AS c JOIN age AS g ON g.version >= c.since
                 WHERE EXISTS (SELECT FROM known AS k WHERE k.name <> 'keep')
@@ -216,34 +223,41 @@ BEGIN
                       'Look at what is there, and set it right. What a newer kit has made, its own scripts know.');
     END LOOP;
 
-    IF to_regclass('leasehold.protected') IS NOT NULL THEN
-        -- A partition that was detached still has the trigger that the table above it gave it.
-        SELECT array_agg(DISTINCT t.tgrelid::regclass) INTO tables
-            FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
-            WHERE t.tgparentid = 0 AND p.pronamespace = 'leasehold'::regnamespace
-                AND p.proname IN ('fenced', 'misplaced');
-        IF tables IS NOT NULL AND NOT unprotect THEN
-            RAISE EXCEPTION 'these tables are in trigger mode: %', array_to_string(tables, ', ')
-                USING ERRCODE = 'dependent_objects_still_exist',
-                      HINT = 'Call leasehold.unprotect for each, or SET leasehold.unprotect = ''yes'' before this script.';
-        END IF;
-        FOR one IN
-            SELECT t.tgname, t.tgrelid::regclass AS place FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
-            WHERE t.tgparentid = 0 AND p.pronamespace = 'leasehold'::regnamespace
-                AND p.proname IN ('fenced', 'misplaced')
-        LOOP
-            EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, one.place);
-        END LOOP;
+    -- What there is to remove: from here on all of it is the kit's. Any of it may be gone.
+    SELECT array_agg(p.oid::regprocedure) INTO calls FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+        WHERE n.nspname = 'leasehold' AND p.proname <> 'keep';
+    SELECT array_agg(c.oid::regclass ORDER BY c.relname) INTO places FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'leasehold' AND c.relname IN ('fence', 'kit') AND c.relkind = 'r';
+    fenced := to_regclass('leasehold.fence') IS NOT NULL;
+    IF calls IS NULL AND places IS NULL AND to_regprocedure('leasehold.keep()') IS NULL THEN
+        RAISE NOTICE 'the leasehold kit is not installed here';
+        PERFORM set_config('search_path', path, true), set_config('lock_timeout', patience, true);
+        RETURN;
     END IF;
 
-    -- No CASCADE anywhere: what somebody else has built on the kit stops the removal, and is named.
-    DROP VIEW IF EXISTS leasehold.protected;
+    -- A partition that was detached still has the trigger that the table above it gave it.
+    SELECT array_agg(DISTINCT t.tgrelid::regclass) INTO tables
+        FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
+        WHERE t.tgparentid = 0 AND p.pronamespace = 'leasehold'::regnamespace
+            AND p.proname IN ('fenced', 'misplaced');
+    IF tables IS NOT NULL AND NOT unprotect THEN
+        RAISE EXCEPTION 'these tables are in trigger mode: %', array_to_string(tables, ', ')
+            USING ERRCODE = 'dependent_objects_still_exist',
+                  HINT = 'Call leasehold.unprotect for each, or SET leasehold.unprotect = ''yes'' before this script.';
+    END IF;
     FOR one IN
-        SELECT p.oid::regprocedure AS call FROM pg_proc AS p
-        WHERE p.pronamespace = 'leasehold'::regnamespace AND p.proname IN ('seal', 'guard', 'passes', 'highest_token',
-            'version', 'protect', 'unprotect', 'tables_protected', 'fenced', 'misplaced', 'moved', 'refuse', 'refuse_token',
-            'check_request')
+        SELECT t.tgname, t.tgrelid::regclass AS place FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
+        WHERE t.tgparentid = 0 AND p.pronamespace = 'leasehold'::regnamespace
+            AND p.proname IN ('fenced', 'misplaced')
     LOOP
+        EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, one.place);
+    END LOOP;
+
+    -- No CASCADE anywhere: what somebody else has built on the kit stops the removal, and is named.
+    IF to_regclass('leasehold.protected') IS NOT NULL THEN
+        DROP VIEW leasehold.protected;
+    END IF;
+    FOR one IN SELECT c.call FROM unnest(calls) AS c (call) LOOP
         EXECUTE format('DROP FUNCTION %s', one.call);
     END LOOP;
 
@@ -251,23 +265,37 @@ BEGIN
     -- alone.
     SELECT count(*) = 2 INTO ours FROM (
             SELECT nspowner FROM pg_namespace WHERE nspname = 'leasehold'
-            UNION ALL SELECT relowner FROM pg_class WHERE oid = 'leasehold.fence'::regclass
+            UNION ALL SELECT relowner FROM pg_class WHERE oid = to_regclass('leasehold.fence')
         ) AS o (owner)
         WHERE pg_get_userbyid(o.owner) = current_user AND current_user = session_user;
     IF ours THEN
         LOCK TABLE leasehold.fence IN ACCESS SHARE MODE;
         SELECT count(*) INTO kept FROM leasehold.fence;
     END IF;
+    told := CASE WHEN calls IS NULL THEN 'the leasehold kit was removed before' ELSE 'the leasehold kit is removed' END;
+    resources := coalesce(' of ' || kept || ' resources', '');
     IF forget THEN
-        DROP TABLE leasehold.fence, leasehold.kit;
-        DROP FUNCTION IF EXISTS leasehold.keep();
+        FOR one IN SELECT p.place FROM unnest(places) AS p (place) LOOP
+            EXECUTE format('DROP TABLE %s', one.place);
+        END LOOP;
+    END IF;
+    -- A fence that stays has its trigger, which needs the function.
+    IF (forget OR NOT fenced) AND to_regprocedure('leasehold.keep()') IS NOT NULL THEN
+        DROP FUNCTION leasehold.keep();
+    END IF;
+    IF forget THEN
         DROP SCHEMA leasehold;
-        RAISE NOTICE 'the leasehold kit is removed, and the highest tokens% are forgotten',
-            coalesce(' of ' || kept || ' resources', '');
-    ELSE
-        RAISE NOTICE 'the leasehold kit is removed; the highest tokens% are kept in leasehold.fence',
-            coalesce(' of ' || kept || ' resources', '')
+    END IF;
+    IF to_regclass('leasehold.fence') IS NOT NULL THEN
+        RAISE NOTICE '%; the highest tokens% are kept in leasehold.fence', told, resources
             USING HINT = 'To forget them as well: SET leasehold.forget_tokens = ''yes'' and run this script again.';
+    ELSIF fenced THEN
+        RAISE NOTICE '%, and the highest tokens% are forgotten', told, resources;
+    ELSE
+        RAISE NOTICE '%; there was no table leasehold.fence any more, and no token to keep or to forget', told
+            USING HINT = CASE WHEN forget OR places IS NULL
+                THEN 'Installed again, it lets whoever held a lock before write. Bring the table back first if you can.'
+                ELSE 'leasehold.kit is left. Bring leasehold.fence back, or SET leasehold.forget_tokens = ''yes'' and run this script again.' END;
     END IF;
     PERFORM set_config('search_path', path, true), set_config('lock_timeout', patience, true);
 END

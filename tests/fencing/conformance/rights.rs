@@ -4,13 +4,12 @@ use leasehold_harness::Value;
 use leasehold_harness::postgres::Postgres;
 
 use super::{codes, refused, sql, told, with_kit};
-use crate::postgres::fixture::{number, run, session, session_as};
 use crate::postgres::roles::BAITED;
 use crate::postgres::strange::{BAIT, taken_over};
 
 /// Status finds this hole, and the statement that it advises for it closes it.
 #[track_caller]
-fn is_closed_by_the_advice(server: &Postgres, code: &str) {
+pub(super) fn is_closed_by_the_advice(server: &Postgres, code: &str) {
     let (status, exit) = told(&["status", "--postgres", &server.url()]);
     let findings = status["findings"].as_array().cloned().unwrap_or_default();
     let holes: Vec<&Value> = findings.iter().filter(|finding| finding["code"] == code).collect();
@@ -262,100 +261,6 @@ fn the_advice_for_a_table_is_caught_by_no_overload() {
     assert!(!codes(&status).contains(&"trigger_disabled"), "{status}");
 }
 
-/// Calls without what they need: told by every command that looks, and called by none.
-#[test]
-fn what_the_kit_made_and_is_gone_is_a_hole() {
-    for (deed, what, undo) in [
-        ("DROP TABLE leasehold.fence", "table leasehold.fence", false),
-        ("DROP TABLE leasehold.kit", "table leasehold.kit", true),
-        ("DROP TABLE leasehold.kit, leasehold.fence", "table leasehold.fence", false),
-        (
-            "ALTER TABLE leasehold.fence DROP CONSTRAINT fence_pkey",
-            "the primary key of table leasehold.fence",
-            true,
-        ),
-        ("ALTER TABLE leasehold.fence DROP used", "column used of table leasehold.fence", true),
-    ] {
-        let server = with_kit();
-        let url = server.url();
-        sql(&server, &format!("SELECT leasehold.seal('r', 50); {deed}"));
-        let (status, code) = told(&["status", "--postgres", &url]);
-        assert!(codes(&status).contains(&"fence_incomplete") && code == Some(1), "{status}");
-        assert!(!codes(&status).contains(&"fence_forgets"), "{status}");
-        for command in ["install", "test"] {
-            let (_, detail, _) = refused(&[command, "--postgres", &url]);
-            assert!(detail.contains(&format!("{what} is gone")), "{command}: {detail}");
-            assert!(undo || detail.contains("--forget-tokens"), "{command}: {detail}");
-        }
-        if undo {
-            is_closed_by_the_advice(&server, "fence_incomplete");
-            told(&["install", "--postgres", &url]);
-            assert_eq!(sql(&server, "SELECT leasehold.highest_token('r')"), ["50"]);
-        }
-    }
-}
-
-#[test]
-fn a_call_that_is_gone_is_a_hole_and_installing_closes_it() {
-    let server = with_kit();
-    let url = server.url();
-    sql(&server, "DROP FUNCTION leasehold.guard(text, bigint)");
-    let (_, detail, _) = refused(&["test", "--postgres", &url]);
-    assert!(detail.contains("function leasehold.guard(text, bigint) is gone"), "{detail}");
-    is_mended_by_installing(&server, "fence_incomplete");
-}
-
-/// A session that has something open on the fence while somebody installs, under whatever level is the
-/// default of the database: a snapshot from before the wait would not show it.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_committed_while_a_command_waits_is_seen_at_every_level() {
-    for level in ["read committed", "repeatable read", "serializable"] {
-        let server = tokio::task::spawn_blocking(with_kit).await.expect("it does not panic");
-        let url = server.url();
-        let admin = session(&server).await;
-        run(
-            &admin,
-            &format!(
-                "CREATE ROLE app LOGIN; CREATE SCHEMA lair AUTHORIZATION app;
-                GRANT USAGE ON SCHEMA leasehold TO app; GRANT TRIGGER ON leasehold.fence TO app;
-                ALTER DATABASE postgres SET default_transaction_isolation = '{level}'"
-            ),
-        )
-        .await;
-        let app = session_as(&server, "app").await;
-        run(
-            &app,
-            "CREATE FUNCTION lair.spy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
-        )
-        .await;
-        run(
-            &app,
-            "BEGIN ISOLATION LEVEL READ COMMITTED; CREATE TRIGGER spy BEFORE INSERT ON leasehold.fence FOR EACH ROW EXECUTE FUNCTION lair.spy()",
-        )
-        .await;
-        let at = url.clone();
-        let installing =
-            tokio::task::spawn_blocking(move || refused(&["install", "--postgres", &at]));
-        let waits = "SELECT count(*) FROM pg_stat_activity
-            WHERE application_name = 'leasehold' AND cardinality(pg_blocking_pids(pid)) > 0";
-        while number(&admin, waits).await != Some(1) {
-            assert!(!installing.is_finished(), "{level}: it waits for nobody");
-            tokio::task::yield_now().await;
-        }
-        run(&app, "COMMIT").await;
-        let (_, detail, _) = installing.await.expect("it does not panic");
-        assert!(detail.contains("trigger spy on table leasehold.fence"), "{level}: {detail}");
-        run(&admin, "DROP TRIGGER spy ON leasehold.fence").await;
-        let commands = tokio::task::spawn_blocking(move || {
-            for command in ["install", "remove", "install"] {
-                told(&[command, "--postgres", &url]);
-            }
-            assert_eq!(told(&["status", "--postgres", &url]).1, Some(0), "the default is no hole");
-        });
-        commands.await.expect("it does not panic");
-    }
-}
-
 #[test]
 fn nothing_of_an_older_kit_is_a_hole() {
     let server = Postgres::start();
@@ -528,7 +433,7 @@ fn what_runs_on_the_tables_and_belongs_to_others_is_a_hole() {
 
 /// The advice for a code is to install, and after that there is nothing to tell.
 #[track_caller]
-fn is_mended_by_installing(server: &Postgres, code: &str) {
+pub(super) fn is_mended_by_installing(server: &Postgres, code: &str) {
     let url = server.url();
     let (status, _) = told(&["status", "--postgres", &url]);
     let findings = status["findings"].as_array().cloned().unwrap_or_default();
@@ -575,7 +480,7 @@ const BILL: &str = "CREATE TABLE bill (id int, r text, s text) PARTITION BY RANG
     CREATE TABLE low PARTITION OF bill FOR VALUES FROM (0) TO (10);
     CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
     SELECT leasehold.protect('bill', 'r', true)";
-const SHOWN: &str = "SELECT concat_ws(' ', target, resource_column, strict, enabled, remade) FROM leasehold.protected";
+pub(super) const SHOWN: &str = "SELECT concat_ws(' ', target, resource_column, strict, enabled, remade) FROM leasehold.protected";
 
 #[test]
 fn a_trigger_that_was_made_anew_with_a_condition_or_for_another_function_is_a_hole() {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use leasehold_harness::postgres::Postgres;
 
 use super::fixture::{
-    INSTALL, REMOVE, installed, number, refused, refused_as, run, session, state, with_invoices,
+    INSTALL, REMOVE, installed, noticed, number, refused, refused_as, run, session, state,
+    with_invoices, with_token,
 };
 
 const OLDER: &str = include_str!("kit-1.sql");
@@ -128,88 +128,6 @@ async fn a_table_of_somebody_else_and_a_foreign_encoding_are_refused() {
     assert_eq!(refused_as(&old, INSTALL).await, "0A000");
 }
 
-/// As an interrupted restore leaves it, or whoever dropped a part.
-#[tokio::test]
-async fn calls_without_their_tables_get_no_empty_fence() {
-    for older in [true, false] {
-        for (deed, told) in [
-            ("DROP TABLE leasehold.fence", "table leasehold.fence is gone"),
-            ("DROP TABLE leasehold.kit", "table leasehold.kit is gone"),
-            ("DROP TABLE leasehold.fence, leasehold.kit", "table leasehold.fence is gone"),
-            (
-                "DELETE FROM leasehold.kit",
-                "no row of leasehold.kit says which version is installed",
-            ),
-            (
-                "ALTER TABLE leasehold.fence DROP CONSTRAINT fence_pkey",
-                "the primary key of table leasehold.fence is gone",
-            ),
-            (
-                "ALTER TABLE leasehold.fence DROP COLUMN token",
-                "column token of table leasehold.fence is gone",
-            ),
-        ] {
-            let server = Postgres::start();
-            let admin = session(&server).await;
-            run(&admin, if older { OLDER } else { INSTALL }).await;
-            run(&admin, &format!("SELECT leasehold.seal('a', 50); {deed}")).await;
-            let error = admin.batch_execute(INSTALL).await.expect_err("it would be an empty fence");
-            let error = error.as_db_error().expect("the server says it");
-            assert_eq!((error.code().code(), error.message()), ("55000", told), "{deed}");
-            let hint = error.hint().expect("what to do");
-            let undo = hint.split_once("anew: ").or(hint.split_once("are there: "));
-            let Some((_, undo)) = undo else {
-                assert!(hint.contains("Bring it back") && hint.contains("remove"), "{hint}");
-                assert!(
-                    refused_as(&admin, "SELECT leasehold.guard('a', 33)").await.starts_with("42")
-                );
-                continue;
-            };
-            run(&admin, undo).await;
-            run(&admin, INSTALL).await;
-            assert_eq!(
-                refused_as(&admin, "SELECT leasehold.guard('a', 33)").await,
-                "LH001",
-                "{undo}"
-            );
-            let rows = "SELECT count(*) FROM leasehold.kit";
-            assert_eq!(number(&admin, rows).await, Some(2), "{undo}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_column_that_is_made_anew_lets_no_used_token_pass_again() {
-    let (_server, admin) = installed().await;
-    run(&admin, "SELECT leasehold.guard('a', 5, true)").await;
-    for column in ["previous", "used", "changed_at"] {
-        run(&admin, &format!("ALTER TABLE leasehold.fence DROP COLUMN {column}")).await;
-        let error = admin.batch_execute(INSTALL).await.expect_err("every call would fail");
-        let hint = error.as_db_error().and_then(|error| error.hint()).unwrap_or_default();
-        run(&admin, hint.split_once("anew: ").expect("a statement").1).await;
-        run(&admin, INSTALL).await;
-    }
-    assert_eq!(refused_as(&admin, "SELECT leasehold.guard('a', 5, true)").await, "LH002");
-}
-
-/// What a kit is that its owner has removed, and calls that are gone beside whole tables.
-#[tokio::test]
-async fn what_is_gone_without_loss_is_made_anew() {
-    let (_server, admin) = installed().await;
-    run(&admin, "SELECT leasehold.seal('a', 50)").await;
-    for deed in [
-        "DROP FUNCTION leasehold.guard(text, bigint)",
-        "DROP FUNCTION leasehold.version()",
-        "DROP VIEW leasehold.protected; DROP FUNCTION leasehold.tables_protected()",
-        "DROP FUNCTION leasehold.keep() CASCADE",
-    ] {
-        run(&admin, deed).await;
-        run(&admin, INSTALL).await;
-        assert_eq!(refused_as(&admin, "SELECT leasehold.guard('a', 33)").await, "LH001", "{deed}");
-        assert_eq!(refused_as(&admin, "DELETE FROM leasehold.fence").await, "23001", "{deed}");
-    }
-}
-
 /// A transaction with a snapshot of its own does not see what was committed while it waited.
 #[tokio::test]
 async fn the_scripts_want_to_see_what_is_committed_meanwhile() {
@@ -254,6 +172,42 @@ async fn removal_keeps_the_tokens_until_it_is_told_to_forget_them() {
     run(&admin, "SELECT leasehold.guard('a', 33)").await;
 }
 
+/// The guard stays where it was, and whoever installs is told.
+#[tokio::test]
+async fn a_column_that_took_the_old_name_does_not_get_the_guard() {
+    let (server, admin) = with_invoices().await;
+    run(
+        &admin,
+        "SELECT leasehold.protect('invoice', 'resource');
+        ALTER TABLE invoice RENAME resource TO before; ALTER TABLE invoice ADD resource text",
+    )
+    .await;
+    let rightful = with_token("invoice/1", 5, "UPDATE invoice SET total = 1 WHERE id = 1");
+    for _ in 0..2 {
+        let told = noticed(&server, INSTALL).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].0, "WARNING", "{told:?}");
+        assert!(told[0].1.contains("judged by column \"before\""), "{told:?}");
+        run(&admin, &rightful).await;
+    }
+    run(&admin, "SELECT leasehold.protect('invoice', 'before')").await;
+    assert_eq!(noticed(&server, INSTALL).await, []);
+    run(&admin, &rightful).await;
+    // A column that was renamed, and whose name nobody took, keeps the guard when a trigger is mended.
+    run(
+        &admin,
+        "ALTER TABLE invoice RENAME before TO after; DROP TRIGGER leasehold_resource_insert ON invoice;
+        CREATE TRIGGER leasehold_resource_insert AFTER INSERT ON invoice FOR EACH ROW
+            EXECUTE FUNCTION leasehold.misplaced('before')",
+    )
+    .await;
+    assert_eq!(noticed(&server, INSTALL).await, []);
+    let mended =
+        "SELECT count(*) FROM leasehold.protected WHERE enabled AND resource_column = 'after'";
+    assert_eq!(number(&admin, mended).await, Some(1));
+    run(&admin, &rightful).await;
+}
+
 #[tokio::test]
 async fn removal_stops_at_what_still_stands_on_the_kit() {
     let (_server, admin) = with_invoices().await;
@@ -271,22 +225,6 @@ async fn removal_stops_at_what_still_stands_on_the_kit() {
     run(&admin, "DROP VIEW mine").await;
     run(&admin, REMOVE).await;
     run(&admin, "DELETE FROM invoice").await;
-}
-
-/// With sessions that set no limit of their own: an installer that hangs must not hang the others.
-#[tokio::test]
-async fn installer_and_remover_give_up_waiting_for_another_one() {
-    const PATIENCE: Duration = Duration::from_secs(120);
-    let (server, admin) = installed().await;
-    run(&admin, "BEGIN; SELECT pg_advisory_xact_lock(7810758011010182508)").await;
-    let (one, other) = (session(&server).await, session(&server).await);
-    let both = async { tokio::join!(one.batch_execute(INSTALL), other.batch_execute(REMOVE)) };
-    let (install, remove) = tokio::time::timeout(PATIENCE, both).await.expect("they give up");
-    for outcome in [install, remove] {
-        assert_eq!(state(&outcome.expect_err("somebody else is at it")), "55P03");
-    }
-    run(&admin, "COMMIT").await;
-    run(&one, INSTALL).await;
 }
 
 /// A partition that was detached is no part of what was protected any more, and still has a trigger

@@ -153,7 +153,7 @@ pub(super) async fn of(
     // Also where the kit was removed: the next one goes on from the tokens that were kept.
     found.extend(of_rights(client).await?);
     found.extend(of_members(client).await?);
-    found.extend(protected.iter().filter(|table| !table.enabled).map(protected::finding));
+    found.extend(protected.iter().filter_map(protected::finding));
     if !protected.is_empty() {
         found.extend(rows(client, INHERITED).await?.iter().filter_map(|row| of_children(row)));
     }

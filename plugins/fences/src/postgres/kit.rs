@@ -52,8 +52,10 @@ pub struct Removed {
     /// Of how many resources there were highest tokens, if a kit had left or had any and they belong
     /// to this role.
     pub tokens: Option<u64>,
-    /// Whether those are gone as well.
+    /// Whether there were some, and those are gone as well.
     pub tokens_forgotten: bool,
+    /// Whether there are some for the next kit.
+    pub tokens_kept: bool,
 }
 
 /// Installs the kit, and lets `roles` use it.
@@ -214,7 +216,10 @@ pub struct Removal {
 /// database cannot be reached, or does not let this role do it.
 pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error> {
     let client = database.connect().await?;
-    let before = seen(&client).await?.map(|(version, _)| version);
+    let before = match seen(&client).await? {
+        Some((version, _)) => Some(version),
+        None => value(&client, UNSAID).await?.and_then(|version| version.parse().ok()),
+    };
     let (tokens, there) = (tokens(&client).await?, has_tokens(&client).await?);
     as_the_database_waits(&client).await?;
     for (name, wanted) in
@@ -226,7 +231,8 @@ pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error>
         }
     }
     client.batch_execute(REMOVE).await.map_err(|error| not_removed(&error))?;
-    Ok(Removed { before, tokens, tokens_forgotten: how.forget_tokens && there })
+    let kept = has_tokens(&client).await?;
+    Ok(Removed { before, tokens, tokens_forgotten: there && !kept, tokens_kept: kept })
 }
 
 /// The hints are for those who run the script themselves, or for statements of their own.
@@ -252,6 +258,11 @@ const COMMENTED: &str = "SELECT coalesce(substring(\
      AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE') \
      FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
      WHERE n.nspname = 'leasehold' AND p.proname = 'version' AND p.pronargs = 0";
+
+/// The version of a kit that has lost the call that tells it.
+const UNSAID: &str = "SELECT CASE WHEN bool_or(p.proname = 'fenced') THEN 2 ELSE 1 END \
+     FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
+     WHERE n.nspname = 'leasehold' AND p.proname IN ('seal', 'guard', 'fenced') HAVING count(*) > 0";
 
 /// The version of the kit that is installed, without a call of it, which could be anybody's; and
 /// whether this role may use it.

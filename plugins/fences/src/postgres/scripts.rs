@@ -24,6 +24,11 @@ pub(super) const STRANGE: &str = between(
 pub(super) const PROTECTED: &str =
     between(INSTALL, "-- Begin: the tables in trigger mode.", "-- End.");
 
+/// By which column the rows of a table `p.target` in trigger mode are judged, whatever its triggers call
+/// it, and whether the name that they have, `p.resource_column`, is that of another column by now.
+pub(super) const JUDGED: &str =
+    between(INSTALL, "-- Begin: the column by which the rows of a table are judged.", "-- End.");
+
 /// The text between two lines of a script. One without them does not compile.
 const fn between(script: &'static str, begin: &str, end: &str) -> &'static str {
     let (_, after) = script.split_at(find(script, begin) + begin.len());

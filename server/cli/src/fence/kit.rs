@@ -140,7 +140,9 @@ fn removed(done: &postgres::Removed) -> String {
     let what = match (done.before, done.tokens) {
         (Some(version), _) => format!("version {version} is removed"),
         (None, Some(_)) => "the kit was removed before".to_owned(),
-        (None, None) if done.tokens_forgotten => "the kit was removed before".to_owned(),
+        (None, None) if done.tokens_forgotten || done.tokens_kept => {
+            "the kit was removed before".to_owned()
+        }
         (None, None) => "nothing was installed".to_owned(),
     };
     let fate = if done.tokens_forgotten { "forgotten" } else { "kept for the next installation" };
@@ -148,8 +150,11 @@ fn removed(done: &postgres::Removed) -> String {
         Some(resources) => {
             format!("{what}; the highest tokens of {resources} resources are {fate}")
         }
-        None if done.before.is_some() || done.tokens_forgotten => {
+        None if done.tokens_kept || done.tokens_forgotten => {
             format!("{what}; the highest tokens are {fate}")
+        }
+        None if done.before.is_some() => {
+            format!("{what}; there were no highest tokens any more, neither to keep nor to forget")
         }
         None => what,
     }
