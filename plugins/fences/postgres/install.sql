@@ -8,8 +8,9 @@
 -- made anew are made as they were.
 --
 -- In order: checks, the steps that change tables (each runs once), the checks of an arriving token,
--- the calls for users, trigger mode, and privileges. Two queries have a line before and one after them:
--- the commands of `leasehold fence` run them as well, and remove.sql has a copy of the first.
+-- the calls for users, trigger mode, and privileges. Three queries have a line before and one after them:
+-- the commands of `leasehold fence` run them as well, and remove.sql has a copy of the first. It lists the
+-- calls and the columns of the kit, so whatever is added below is added there.
 --
 -- Rules for whoever changes it: a table step that was released never changes, a new one is added. A
 -- signature that was released is never dropped: sessions that hold it in a prepared statement would
