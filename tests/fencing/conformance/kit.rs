@@ -269,10 +269,15 @@ fn a_removal_claims_nothing_that_did_not_happen() {
         assert_eq!(forgotten["tokens_kept"], false, "{forgotten}");
         assert_eq!(sql(&server, "SELECT 1 FROM pg_class WHERE relname = 'fence'"), [""; 0]);
         told(&["install", "--postgres", &url]);
-        sql(&server, "DROP TABLE leasehold.kit, leasehold.fence");
-        let output = fence(&["remove", "--postgres", &url]).output().expect("it is there");
-        let said = text(&output.stdout);
-        assert!(said.contains("no highest tokens any more"), "{said}");
+        sql(&server, "DROP TABLE leasehold.fence");
+        for (asked, left) in [(None, true), (None, true), (Some("--forget-tokens"), false)] {
+            let output = fence(&["remove", "--postgres", &url]).args(asked).output();
+            let said = text(&output.expect("it is there").stdout);
+            let told = said.contains("no highest tokens any more")
+                && said.contains("leasehold.kit is left");
+            assert_eq!(told, left, "{said}");
+        }
+        assert_eq!(sql(&server, "SELECT 1 FROM pg_namespace WHERE nspname = 'leasehold'"), [""; 0]);
     }
 }
 

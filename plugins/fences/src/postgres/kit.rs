@@ -56,6 +56,10 @@ pub struct Removed {
     pub tokens_forgotten: bool,
     /// Whether there are some for the next kit.
     pub tokens_kept: bool,
+    /// The tables of the kit that are gone, and were there.
+    pub tables_removed: Vec<String>,
+    /// Those that are left.
+    pub tables_left: Vec<String>,
 }
 
 /// Installs the kit, and lets `roles` use it.
@@ -221,6 +225,7 @@ pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error>
         None => value(&client, UNSAID).await?.and_then(|version| version.parse().ok()),
     };
     let (tokens, there) = (tokens(&client).await?, has_tokens(&client).await?);
+    let tables = names(&client, TABLES).await?;
     as_the_database_waits(&client).await?;
     for (name, wanted) in
         [("leasehold.unprotect", how.unprotect), ("leasehold.forget_tokens", how.forget_tokens)]
@@ -232,7 +237,16 @@ pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error>
     }
     client.batch_execute(REMOVE).await.map_err(|error| not_removed(&error))?;
     let kept = has_tokens(&client).await?;
-    Ok(Removed { before, tokens, tokens_forgotten: there && !kept, tokens_kept: kept })
+    let tables_left = names(&client, TABLES).await?;
+    let tables_removed = tables.into_iter().filter(|table| !tables_left.contains(table)).collect();
+    Ok(Removed {
+        before,
+        tokens,
+        tokens_forgotten: there && !kept,
+        tokens_kept: kept,
+        tables_removed,
+        tables_left,
+    })
 }
 
 /// The hints are for those who run the script themselves, or for statements of their own.
@@ -258,6 +272,10 @@ const COMMENTED: &str = "SELECT coalesce(substring(\
      AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE') \
      FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
      WHERE n.nspname = 'leasehold' AND p.proname = 'version' AND p.pronargs = 0";
+
+const TABLES: &str = "SELECT 'leasehold.' || c.relname FROM pg_catalog.pg_class AS c \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE n.nspname = 'leasehold' AND c.relname IN ('fence', 'kit') ORDER BY 1";
 
 /// The version of a kit that has lost the call that tells it.
 const UNSAID: &str = "SELECT CASE WHEN bool_or(p.proname = 'fenced') THEN 2 ELSE 1 END \
