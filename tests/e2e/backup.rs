@@ -293,6 +293,12 @@ fn the_floor_is_above_what_storage_has_seen() {
     let said = text(&output.stderr);
     assert!(!output.status.success() && !third.exists(), "{said}");
     assert!(said.contains("fence_token_idx is not of the kit's making"), "{said}");
+    // Nor of a kit that has lost a part.
+    told(&database, "DROP INDEX leasehold.fence_token_idx; DROP TABLE leasehold.kit");
+    let output = restore(&file, &third, &asked);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && !third.exists(), "{said}");
+    assert!(said.contains("table leasehold.kit is gone"), "{said}");
 }
 
 /// Seals in a database with the kit.

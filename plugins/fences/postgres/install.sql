@@ -8,8 +8,9 @@
 -- made anew are made as they were.
 --
 -- In order: checks, the steps that change tables (each runs once), the checks of an arriving token,
--- the calls for users, trigger mode, and privileges. Two queries have a line before and one after them:
--- the commands of `leasehold fence` run them as well, and remove.sql has a copy of the first.
+-- the calls for users, trigger mode, and privileges. Three queries have a line before and one after them:
+-- the commands of `leasehold fence` run them as well, and remove.sql has a copy of the first. It lists the
+-- calls and the columns of the kit, so whatever is added below is added there.
 --
 -- Rules for whoever changes it: a table step that was released never changes, a new one is added. A
 -- signature that was released is never dropped: sessions that hold it in a prepared statement would
@@ -35,6 +36,13 @@ DECLARE
     deeds pg_catalog.text := 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER';
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    -- With a snapshot from before a wait, what somebody commits meanwhile would not be seen.
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'the leasehold kit is installed in a transaction that is READ COMMITTED, and this one is %',
+            upper(current_setting('transaction_isolation'))
+            USING ERRCODE = 'invalid_transaction_state',
+                  HINT = 'BEGIN ISOLATION LEVEL READ COMMITTED, or before it SET default_transaction_isolation = ''read committed''.';
+    END IF;
     IF current_setting('server_version_num')::integer < 130000 THEN
         RAISE EXCEPTION 'the leasehold kit needs PostgreSQL 13 or newer'
             USING ERRCODE = 'feature_not_supported';
@@ -81,7 +89,9 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege',
                   HINT = format('Connect as %I and install if that role is to own the kit. Otherwise look at what is there, and drop it.', one.owner);
     END IF;
-    IF to_regclass('leasehold.kit') IS NULL AND to_regclass('leasehold.fence') IS NOT NULL THEN
+    IF to_regclass('leasehold.kit') IS NULL AND to_regclass('leasehold.fence') IS NOT NULL
+        AND NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace)
+    THEN
         RAISE EXCEPTION 'there is a table leasehold.fence that this kit did not make'
             USING ERRCODE = 'duplicate_table';
     END IF;
@@ -92,25 +102,62 @@ BEGIN
     LOOP
         EXECUTE format('LOCK TABLE ONLY %s IN ROW EXCLUSIVE MODE', one.place);
     END LOOP;
-    -- What hangs on a table stays when the table changes its owner, and runs with the rights of whoever
-    -- uses it. No list of what is bad would be complete: a function of the system can run SQL that it is
-    -- given as text. So only what the kit makes may be there. What is `mended` is made anew below, before
-    -- anything runs it: the trigger that keeps the tokens, and the view.
+    -- What a newer kit has made is strange to this script.
+    SELECT max(substring(obj_description(f.oid, 'pg_proc') FROM '^version ([0-9]{1,9})$')::integer) INTO theirs
+        FROM pg_proc AS f WHERE f.pronamespace = 'leasehold'::regnamespace AND f.proname = 'version' AND f.pronargs = 0;
+    IF theirs > ours THEN
+        RAISE EXCEPTION 'version % of the leasehold kit is installed, and this script would install the older version %', theirs, ours
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Use the script that came with the newer version.';
+    END IF;
+    theirs := 0;
+    -- What hangs on a table, or can be called, stays when it changes its owner, and runs with the rights of
+    -- whoever uses it. No list of what is bad would be complete: a function of the system can run SQL that it
+    -- is given as text. So only what the kit makes may be there. And what it made has to be: calls without
+    -- their tables come from a dump that was not restored to its end, and an empty fence would let every
+    -- stale holder write. What is `mended` is made anew below, before anything runs it: the trigger that
+    -- keeps the tokens, the view, and calls that are gone.
     FOR one IN
-        -- Begin: what is on the tables and is not of the kit's making.
-        WITH place AS (
+        -- Begin: what the kit has not made, and what it has made and is gone.
+        WITH home AS (
+            SELECT n.oid, n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'leasehold'
+        ), place AS (
             SELECT c.oid, c.relname, c.relnamespace, c.reloftype, c.relrowsecurity OR c.relforcerowsecurity AS guarded,
                 c.relkind = CASE c.relname WHEN 'protected' THEN 'v' ELSE 'r' END AS fits
             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
             WHERE n.nspname = 'leasehold' AND c.relname IN ('fence', 'kit', 'protected')
-        ), made (place, part, kind, spelling, needed) AS (VALUES
-            ('fence', 'resource', 'text'::regtype, '"C"'::regcollation::oid, true),
-            ('fence', 'token', 'bigint'::regtype, 0, true),
-            ('fence', 'previous', 'bigint'::regtype, 0, false),
-            ('fence', 'used', 'bigint'::regtype, 0, false),
-            ('fence', 'changed_at', 'timestamptz'::regtype, 0, false),
-            ('kit', 'version', 'integer'::regtype, 0, true),
-            ('kit', 'installed_at', 'timestamptz'::regtype, 0, true)
+        ), made (place, part, kind, spelling, needed, since, anew) AS (VALUES
+            ('fence', 'resource', 'text'::regtype, '"C"'::regcollation::oid, true, 1, NULL),
+            ('fence', 'token', 'bigint'::regtype, 0, true, 1, NULL),
+            ('fence', 'previous', 'bigint'::regtype, 0, false, 2, 'ALTER TABLE leasehold.fence ADD COLUMN previous bigint'),
+            -- Which tokens were used is lost: as if all were, so that none passes twice.
+            ('fence', 'used', 'bigint'::regtype, 0, false, 2,
+                'ALTER TABLE leasehold.fence ADD COLUMN used bigint; UPDATE leasehold.fence SET used = token'),
+            ('fence', 'changed_at', 'timestamptz'::regtype, 0, false, 2, 'ALTER TABLE leasehold.fence ADD COLUMN changed_at timestamptz'),
+            ('kit', 'version', 'integer'::regtype, 0, true, 1, NULL),
+            ('kit', 'installed_at', 'timestamptz'::regtype, 0, true, 1,
+                'ALTER TABLE leasehold.kit ADD COLUMN installed_at timestamptz NOT NULL DEFAULT now()')
+        ), call (name, arguments, since) AS (VALUES
+            ('guard', 'text, bigint', 1), ('seal', 'text, bigint', 1), ('highest_token', 'text', 1), ('version', '', 1),
+            ('guard', 'text, bigint, boolean, text', 2), ('seal', 'text, bigint, text', 2), ('passes', 'text, bigint', 2),
+            ('protect', 'regclass, name, boolean', 2), ('unprotect', 'regclass', 2), ('tables_protected', '', 2),
+            ('fenced', '', 2), ('moved', 'text, xid', 2), ('misplaced', '', 2), ('keep', '', 2),
+            ('refuse', 'text, text, text, text, text, bigint, bigint', 2), ('refuse_token', 'text, bigint, boolean', 2),
+            ('check_request', 'text, bigint, text', 2)
+        ), age (version, newer) AS (
+            -- The first kit has said nothing of its version.
+            SELECT CASE WHEN EXISTS (SELECT FROM place AS c WHERE c.relname = 'fence')
+                AND NOT EXISTS (SELECT FROM place AS c JOIN made AS m ON m.place = c.relname AND m.since > 1
+                    JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = m.part AND NOT a.attisdropped)
+                AND NOT EXISTS (SELECT FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid
+                    WHERE f.proname = 'version' AND f.pronargs = 0 AND obj_description(f.oid, 'pg_proc') ~ '^version [0-9]{1,9}$')
+                THEN 1 ELSE 2 END,
+                EXISTS (SELECT FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid WHERE f.proname = 'version' AND f.pronargs = 0
+                    AND substring(obj_description(f.oid, 'pg_proc') FROM '^version ([0-9]{1,9})$')::integer > 2)
+        ), known AS (
+            SELECT f.oid, c.name, c.arguments FROM home AS h JOIN pg_proc AS f ON f.pronamespace = h.oid AND f.prokind = 'f'
+            JOIN call AS c ON (c.name, c.arguments) = (f.proname, oidvectortypes(f.proargtypes))
+            JOIN age AS g ON g.version >= c.since
         ), other (what, undo, mended) AS (
             SELECT pg_describe_object('pg_class'::regclass, c.oid, 0), NULL, false FROM place AS c WHERE NOT c.fits
             UNION SELECT 'the type of ' || pg_describe_object('pg_class'::regclass, c.oid, 0),
@@ -186,12 +233,61 @@ BEGIN
                     AND (d.refclassid, d.refobjid) <> ('pg_class'::regclass, c.oid)
                     AND NOT (d.refclassid = 'pg_proc'::regclass AND d.refobjid IN (SELECT f.oid FROM pg_proc AS f
                         WHERE f.pronamespace = c.relnamespace AND f.proname = 'tables_protected' AND f.pronargs = 0))
+            -- Whatever can be called, or is looked up when something is: a better match than a call of the kit
+            -- runs in its place. Each kind of thing that is in a schema depends on it.
+            UNION SELECT pg_describe_object(d.classid, d.objid, 0),
+                CASE WHEN NOT g.newer THEN format('DROP %s %s', upper(i.type), i.identity) END, false
+                FROM home AS h JOIN pg_depend AS d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = h.oid, age AS g,
+                    pg_identify_object(d.classid, d.objid, 0) AS i
+                WHERE i.schema = 'leasehold'
+                    AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass, 'pg_statistic_ext'::regclass)
+                    AND NOT (d.classid = 'pg_proc'::regclass AND d.objid IN (SELECT k.oid FROM known AS k))
+            -- A cast is in no schema. Whoever has a type can make one to it and from it, so another role's type
+            -- says that the cast is that role's affair; 10 is whom the types of the system belong to.
+            UNION SELECT pg_describe_object('pg_cast'::regclass, x.oid, 0), 'DROP CAST ' || i.identity, false
+                FROM home AS h JOIN pg_type AS t ON t.typnamespace = h.oid
+                JOIN pg_cast AS x ON t.oid IN (x.castsource, x.casttarget), pg_identify_object('pg_cast'::regclass, x.oid, 0) AS i
+                WHERE NOT EXISTS (SELECT FROM pg_type AS o
+                    WHERE o.oid IN (x.castsource, x.casttarget) AND o.typowner NOT IN (10, h.nspowner))
+        ), gone (what, undo, mended) AS (
+            -- Without the table nobody knows a token, and with the tables alone it is the kit that was removed.
+            SELECT 'table leasehold.' || t.name, CASE WHEN t.name = 'kit' AND EXISTS (SELECT FROM place AS c WHERE c.relname = 'fence')
+                THEN format('CREATE TABLE leasehold.kit (version integer PRIMARY KEY, installed_at timestamptz NOT NULL DEFAULT now()); '
+                    || 'INSERT INTO leasehold.kit (version) SELECT generate_series(1, %s)', g.version) END, false
+                FROM (VALUES ('fence'), ('kit')) AS t (name), age AS g
+                WHERE (EXISTS (SELECT FROM known) OR EXISTS (SELECT FROM place AS c WHERE c.relname IN ('fence', 'kit')))
+                    AND NOT EXISTS (SELECT FROM place AS c WHERE c.relname = t.name)
+            UNION SELECT format('column %s of table leasehold.%s', m.part, m.place), m.anew, false
+                FROM made AS m JOIN place AS c ON c.relname = m.place AND c.fits JOIN age AS g ON g.version >= m.since
+                WHERE NOT EXISTS (SELECT FROM pg_attribute AS a
+                    WHERE a.attrelid = c.oid AND a.attname = m.part AND NOT a.attisdropped)
+            UNION SELECT 'the primary key of table leasehold.' || c.relname,
+                format('ALTER TABLE leasehold.%s ADD PRIMARY KEY (%s)', c.relname,
+                    CASE c.relname WHEN 'fence' THEN 'resource' ELSE 'version' END), false
+                FROM place AS c WHERE c.fits AND c.relname <> 'protected'
+                    AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary)
+            -- As a dump without data leaves it. The kit has a row from its first day on.
+            UNION SELECT 'the content of table leasehold.kit', CASE WHEN pg_relation_size(to_regclass('leasehold.fence')) > 0
+                THEN format('INSERT INTO leasehold.kit (version) SELECT generate_series(1, %s)', g.version) END, false
+                FROM place AS c, age AS g WHERE c.fits AND c.relname = 'kit' AND pg_relation_size(c.oid) = 0
+            UNION SELECT format('function leasehold.%s(%s)', c.name, c.arguments), NULL, true
+                FROM call AS c JOIN age AS g ON g.version >= c.since
+                WHERE EXISTS (SELECT FROM known AS k WHERE k.name <> 'keep')
+                    AND NOT EXISTS (SELECT FROM known AS k WHERE (k.name, k.arguments) = (c.name, c.arguments))
         )
-        SELECT o.what, o.undo, o.mended FROM other AS o ORDER BY o.what
+        SELECT o.what, o.undo, o.mended, false AS gone FROM other AS o
+        UNION ALL SELECT g.what, g.undo, g.mended, true FROM gone AS g ORDER BY 4, 1
         -- End.
     LOOP
-        another := another OR one.undo LIKE 'DROP TRIGGER %';
+        another := another OR (one.mended AND one.undo LIKE 'DROP TRIGGER %');
         CONTINUE WHEN one.mended;
+        IF one.gone THEN
+            RAISE EXCEPTION '% is gone', one.what
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      HINT = coalesce('To make it anew: ' || one.undo,
+                          'Bring it back from a backup, with its rows. Or remove the kit together with its tokens (remove.sql, '
+                          || '`leasehold fence remove --forget-tokens`) and install it again: whoever held a lock before can write then.');
+        END IF;
         RAISE EXCEPTION '% is not of the kit''s making', one.what
             USING ERRCODE = 'wrong_object_type',
                   HINT = coalesce('Look at what it does. To undo it: ' || one.undo,
@@ -201,6 +297,14 @@ BEGIN
     functions := ARRAY(SELECT oid FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace);
     IF to_regclass('leasehold.kit') IS NOT NULL THEN
         SELECT coalesce(max(version), 0) INTO theirs FROM leasehold.kit;
+        IF theirs < 1 THEN
+            RAISE EXCEPTION 'no row of leasehold.kit says which version is installed'
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      HINT = format('Bring the rows of leasehold.fence and leasehold.kit back from a backup. If those of the fence are there: '
+                          || 'INSERT INTO leasehold.kit (version) SELECT generate_series(1, %s)',
+                          CASE WHEN EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'leasehold.fence'::regclass
+                              AND attname = 'used' AND NOT attisdropped) THEN 2 ELSE 1 END);
+        END IF;
     ELSE
         CREATE TABLE leasehold.kit (
             version integer PRIMARY KEY,
@@ -280,21 +384,21 @@ BEGIN
     BEGIN
         IF resource IS NULL OR token IS NULL THEN
             PERFORM leasehold.refuse('LH003', 'token_required', 'a resource and a token are required',
-                'Pass the token that the grant of the lock came with.', resource, token, NULL);
+                'Pass the token that the grant of the lock came with.', resource, token, NULL::bigint);
         ELSIF mode = 'shared' THEN
             PERFORM leasehold.refuse('LH005', 'shared_token', 'the token of a shared grant does not fence',
-                'A shared grant is for reading. Acquire the lock exclusively to write.', resource, token, NULL);
+                'A shared grant is for reading. Acquire the lock exclusively to write.', resource, token, NULL::bigint);
         ELSIF mode IS DISTINCT FROM 'exclusive' THEN
             PERFORM leasehold.refuse('LH004', 'invalid_request', 'the mode is exclusive or shared',
-                'Pass the mode of the grant.', resource, token, NULL);
+                'Pass the mode of the grant.', resource, token, NULL::bigint);
         ELSIF octet_length(resource) NOT BETWEEN 1 AND 512
             OR resource COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]' THEN
             PERFORM leasehold.refuse('LH004', 'invalid_request',
                 'a resource is named by 1 to 512 bytes without control characters',
-                'Pass the name of the resource as the lock has it.', resource, token, NULL);
+                'Pass the name of the resource as the lock has it.', resource, token, NULL::bigint);
         ELSIF token NOT BETWEEN 1 AND 9007199254740991 THEN
             PERFORM leasehold.refuse('LH004', 'invalid_request', 'a token lies between 1 and 9007199254740991',
-                'Pass the token that the grant of the lock came with.', resource, token, NULL);
+                'Pass the token that the grant of the lock came with.', resource, token, NULL::bigint);
         END IF;
     END
     $body$;
@@ -345,7 +449,7 @@ BEGIN
     BEGIN
         IF (guard.token OPERATOR(pg_catalog.>) 0 AND guard.token OPERATOR(pg_catalog.<=) 9007199254740991
             AND pg_catalog.octet_length(guard.resource) OPERATOR(pg_catalog.<=) 512) IS NOT TRUE THEN
-            PERFORM leasehold.check_request(guard.resource, guard.token, 'exclusive');
+            PERFORM leasehold.check_request(guard.resource, guard.token, 'exclusive'::pg_catalog.text);
         END IF;
         -- The token must survive a crash once the transaction is acknowledged, whatever the session
         -- has settled for.
@@ -362,7 +466,7 @@ BEGIN
             RETURN before;
         ELSIF FOUND THEN
             -- A name that is there already was looked at when it came.
-            PERFORM leasehold.check_request(guard.resource, guard.token, 'exclusive');
+            PERFORM leasehold.check_request(guard.resource, guard.token, 'exclusive'::pg_catalog.text);
         ELSE
             PERFORM leasehold.refuse_token(guard.resource, guard.token, false);
         END IF;
@@ -381,7 +485,7 @@ BEGIN
         PERFORM leasehold.check_request(guard.resource, guard.token, guard.mode);
         IF guard.strict IS NULL THEN
             PERFORM leasehold.refuse('LH004', 'invalid_request', 'strict is true or false',
-                'Leave it out, or pass true or false.', guard.resource, guard.token, NULL);
+                'Leave it out, or pass true or false.', guard.resource, guard.token, NULL::bigint);
         ELSIF NOT guard.strict THEN
             RETURN leasehold.guard(guard.resource, guard.token);
         END IF;
@@ -457,11 +561,11 @@ BEGIN
                 format('%s of %s needs the resource and the token of a lock', TG_OP, TG_RELID::regclass),
                 'Before it, in the same transaction: '
                 || 'SET LOCAL leasehold.resource = ''the name''; SET LOCAL leasehold.token = ''the token'';',
-                resource, NULL, NULL);
+                resource, NULL::bigint, NULL::bigint);
         ELSIF TG_OP = 'TRUNCATE' AND TG_ARGV[1] <> '' THEN
             PERFORM leasehold.refuse('LH006', 'wrong_resource',
                 format('TRUNCATE of %s removes the rows of every resource, and the lock is for one', TG_RELID::regclass),
-                'DELETE the rows of the resource.', resource, NULL, NULL);
+                'DELETE the rows of the resource.', resource, NULL::bigint, NULL::bigint);
         ELSIF TG_OP IN ('UPDATE', 'DELETE') AND TG_ARGV[1] <> '' AND EXISTS (
             SELECT FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhparent
             WHERE i.inhparent = TG_RELID AND c.relkind = 'r') THEN
@@ -471,7 +575,7 @@ BEGIN
         ELSIF token !~ '^[1-9][0-9]{0,15}$' THEN
             PERFORM leasehold.refuse('LH004', 'invalid_request',
                 format('leasehold.token is not a token: "%s"', left(token, 64)),
-                'A token lies between 1 and 9007199254740991, in decimal digits.', resource, NULL, NULL);
+                'A token lies between 1 and 9007199254740991, in decimal digits.', resource, NULL::bigint, NULL::bigint);
         END IF;
 
         -- The row of the fence is locked until the end of the transaction: one check is enough. A
@@ -544,11 +648,18 @@ BEGIN
     -- a name of the kit that calls something else. Conditions are compared as the server words them, but
     -- for its parentheses and casts, and with whatever the column is called by now. The words depend on
     -- the path, so it is pinned.
+    --
+    -- To word a condition the server locks its table. Where somebody has it for themselves, or is about to,
+    -- nothing is worded and nobody waited for, and what hangs on it is unknown: NULL.
     CREATE OR REPLACE FUNCTION leasehold.tables_protected()
     RETURNS TABLE (target regclass, resource_column text, strict boolean, enabled boolean, remade boolean)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $body$
         -- Begin: the tables in trigger mode.
-        WITH hung AS (
+        WITH RECURSIVE busy AS MATERIALIZED (
+            SELECT l.relation FROM pg_locks AS l JOIN pg_database AS b ON b.oid = l.database
+            WHERE b.datname = current_database() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'
+                AND l.pid IS DISTINCT FROM pg_backend_pid()
+        ), hung AS (
             SELECT t.*, n.nspname = 'leasehold' AND p.proname = k.proname AS own, k.proname, k.kind, k.arguments, k.words
             FROM (VALUES
                 ('leasehold_fence', 'fenced', 62, 2, NULL),
@@ -574,9 +685,12 @@ BEGIN
                     ELSE substring(s.rest FOR greatest(position(decode('00', 'hex') IN s.rest) - 1, 0)) END, 'UTF8') END AS named
             FROM split AS s
         ), judged AS (
-            SELECT t.*, coalesce(t.own AND t.tgtype = t.kind AND t.tgnargs = t.arguments AND t.tgattr::text = ''
-                AND t.tgconstraint = 0 AND t.tgoldtable IS NULL AND t.tgnewtable IS NULL
-                AND CASE WHEN t.words IS NULL THEN t.tgqual IS NULL ELSE EXISTS (
+            SELECT t.*, CASE
+                WHEN (t.own AND t.tgtype = t.kind AND t.tgnargs = t.arguments AND t.tgattr::text = ''
+                    AND t.tgconstraint = 0 AND t.tgoldtable IS NULL AND t.tgnewtable IS NULL) IS NOT TRUE THEN false
+                WHEN t.words IS NULL THEN t.tgqual IS NULL
+                WHEN t.tgrelid IN (SELECT b.relation FROM busy AS b) THEN NULL
+                ELSE EXISTS (
                     SELECT FROM (
                         SELECT format(t.words, CASE WHEN t.once THEN 'passed_once' ELSE 'passed' END)
                             WHERE t.proname = 'fenced'
@@ -591,7 +705,7 @@ BEGIN
                     WHERE strpos(regexp_replace(pg_get_triggerdef(t.oid), '[[:space:]()]|::text', '', 'g'),
                         regexp_replace(format(' FOR EACH ROW WHEN (%s) EXECUTE FUNCTION leasehold.', c.condition),
                             '[[:space:]()]|::text', '', 'g')) > 0
-                ) END, false) AS made
+                ) END AS made
             FROM told AS t
         ), placed AS (
             SELECT j.*, coalesce(
@@ -601,36 +715,48 @@ BEGIN
                     ORDER BY a.step LIMIT 1),
                 pg_partition_root(j.tgrelid)::oid, j.tgrelid) AS place
             FROM judged AS j
+        ), below (place, part) AS (
+            SELECT DISTINCT p.place, i.inhrelid FROM placed AS p JOIN pg_class AS c ON c.oid = p.place AND c.relkind = 'p'
+            JOIN pg_inherits AS i ON i.inhparent = c.oid
+            UNION SELECT b.place, i.inhrelid FROM below AS b JOIN pg_inherits AS i ON i.inhparent = b.part
         ), whole AS (
             SELECT p.place, nullif(coalesce(max(p.named) FILTER (WHERE p.proname = 'misplaced'),
                     max(p.named) FILTER (WHERE p.tgname = 'leasehold_fence')), '') AS named,
                 coalesce(bool_or(p.once), false) AS once,
                 bool_and(p.tgenabled IN ('O', 'A')) AS awake,
-                bool_and(p.made) AND count(DISTINCT p.once) <= 1 AND count(DISTINCT p.named) <= 1 AS made,
+                bool_and(coalesce(p.made, true)) AND count(DISTINCT p.once) <= 1 AND count(DISTINCT p.named) <= 1 AS made,
+                CASE WHEN bool_and(p.made IS NOT NULL) THEN true END AS seen,
                 count(*) FILTER (WHERE p.tgname = 'leasehold_fence' AND p.tgrelid = p.place) AS statements,
                 count(*) FILTER (WHERE p.tgname = 'leasehold_fence_rows') AS rows,
                 count(*) FILTER (WHERE p.tgname = 'leasehold_fence_truncate' AND p.tgrelid <> p.place) AS truncates,
                 count(*) FILTER (WHERE p.proname = 'misplaced') AS checks,
-                (SELECT count(*) FROM pg_partition_tree(p.place) AS t WHERE t.relid <> p.place) AS parts
+                (SELECT count(*) FROM below AS b WHERE b.place = p.place) AS parts
             FROM placed AS p GROUP BY p.place
         )
         SELECT w.place::regclass, w.named, w.once, w.awake AND w.made AND w.statements = 1 AND w.rows = w.parts + 1
-                AND w.truncates = w.parts AND (w.named IS NULL OR w.checks = 3 * (w.parts + 1)), NOT w.made
+                AND w.truncates = w.parts AND (w.named IS NULL OR w.checks = 3 * (w.parts + 1)) AND w.seen,
+            NOT (w.made AND w.seen)
         FROM whole AS w
         -- End.
     $body$;
 
     -- `enabled` says that every trigger that makes it is there, enabled, and as `protect` makes it;
-    -- `remade` that one is not as `protect` makes it.
+    -- `remade` that one is not as `protect` makes it. Either is NULL while somebody has the table locked
+    -- for themselves.
     CREATE OR REPLACE VIEW leasehold.protected AS
         SELECT p.target, p.resource_column, p.strict, p.enabled, p.remade FROM leasehold.tables_protected() AS p;
 
-    -- Takes a table out of trigger mode. Whoever owns the table may call it.
+    -- Takes a table out of trigger mode. Whoever owns the table may call it. It waits for whoever uses the
+    -- table, and everybody else queues behind it.
     CREATE OR REPLACE FUNCTION leasehold.unprotect(target regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
     DECLARE
         one record;
+        patience constant text := current_setting('lock_timeout');
     BEGIN
+        IF patience = '0' THEN
+            PERFORM set_config('lock_timeout', '10s', true);
+        END IF;
         FOR one IN
             SELECT t.tgname, t.tgrelid::regclass AS place FROM pg_trigger AS t
             WHERE (t.tgrelid = unprotect.target
@@ -643,6 +769,7 @@ BEGIN
         LOOP
             EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, one.place);
         END LOOP;
+        PERFORM set_config('lock_timeout', patience, true);
     END
     $body$;
 
@@ -662,6 +789,7 @@ BEGIN
         leaf regclass;
         typed text;
         was record;
+        patience constant text := current_setting('lock_timeout');
         -- True for a row whose statement has passed already.
         memo constant text := format(
             '(current_setting(%L, true) = concat_ws(chr(10), pg_current_xact_id_if_assigned()::text,'
@@ -669,6 +797,9 @@ BEGIN
             || ' IS NOT TRUE OR coalesce(current_setting(''leasehold.mode'', true), '''') NOT IN ('''', ''exclusive'')',
             CASE WHEN protect.strict THEN 'leasehold.passed_once' ELSE 'leasehold.passed' END);
     BEGIN
+        IF patience = '0' THEN
+            PERFORM set_config('lock_timeout', '10s', true);
+        END IF;
         SELECT c.relkind, c.relispartition, n.nspname INTO kind, partition, place
             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = target;
         IF protect.strict IS NULL OR kind IS NULL THEN
@@ -704,11 +835,18 @@ BEGIN
                 resource_column, target, typed
                 USING HINT = 'Where the locks are called otherwise, generate a column that has their names.';
         END IF;
-        SELECT p.resource_column, p.strict AS once INTO was FROM leasehold.protected AS p WHERE p.target = protect.target;
+        -- Of this table alone, as others may be locked. The arguments are strictness, then the column; or one of them.
+        SELECT nullif(max(convert_from(CASE
+                    WHEN t.tgnargs = 2 THEN substring(t.tgargs FROM a.length + 2 FOR length(t.tgargs) - a.length - 2)
+                    WHEN t.tgfoid = 'leasehold.misplaced'::regproc THEN substring(t.tgargs FOR a.length)
+                END, 'UTF8')), '') AS resource_column,
+                coalesce(bool_or(t.tgfoid = 'leasehold.fenced'::regproc AND substring(t.tgargs FOR a.length) = 'true'::bytea), false) AS once
+            INTO was FROM pg_trigger AS t, LATERAL (SELECT position(decode('00', 'hex') IN t.tgargs) - 1) AS a (length)
+            WHERE t.tgrelid = target AND t.tgnargs > 0 AND t.tgfoid IN ('leasehold.fenced'::regproc, 'leasehold.misplaced'::regproc);
         IF (was.resource_column IS NOT NULL AND resource_column IS NULL) OR (was.once AND NOT protect.strict) THEN
             RAISE WARNING '% was protected with column % and strict %: this call asks for less, and counts from now on',
                 target, coalesce(quote_ident(was.resource_column), 'none'), was.once::text
-                USING HINT = format('To have it as it was: SELECT leasehold.protect(%L, %L, %s)',
+                USING HINT = format('To have it as it was: SELECT leasehold.protect(%L::pg_catalog.regclass, %L::pg_catalog.name, %s)',
                     target, was.resource_column, was.once::text);
         END IF;
 
@@ -738,30 +876,61 @@ BEGIN
                     resource_column);
             END LOOP;
         END IF;
+        PERFORM set_config('lock_timeout', patience, true);
     END
     $body$;
 
     -- Tables whose triggers are not as `protect` makes them -----------------------------------------
 
-    FOR one IN
-        SELECT p.target, format('SELECT leasehold.protect(%L, %L, %s)', p.target, p.resource_column, p.strict::text) AS call,
-            -- Else nothing tells how strict it was, or with which column.
-            EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = p.target AND t.tgfoid = 'leasehold.fenced'::regproc)
-                AND (p.resource_column IS NOT NULL OR NOT EXISTS (SELECT FROM pg_trigger AS t
-                    WHERE t.tgrelid = p.target AND starts_with(t.tgname::text, 'leasehold_resource_'))) AS known
-        FROM leasehold.protected AS p WHERE p.remade
-    LOOP
-        BEGIN
-            IF NOT one.known THEN
-                RAISE 'nothing tells how it was protected';
+    -- Somebody may use such a table: it is waited for a moment, and told. No other is waited for.
+    PERFORM set_config('lock_timeout', least(setting::integer, 1000)::text, true) FROM pg_settings WHERE name = 'lock_timeout';
+    BEGIN
+        FOR one IN
+            SELECT p.target, p.remade, format('SELECT leasehold.protect(%L::pg_catalog.regclass, %L::pg_catalog.name, %s)',
+                    p.target, coalesce(c.judges, p.resource_column), p.strict::text) AS call,
+                -- Else nothing tells how strict it was, or with which column.
+                EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = p.target AND t.tgfoid = 'leasehold.fenced'::regproc)
+                    AND (p.resource_column IS NOT NULL OR NOT EXISTS (SELECT FROM pg_trigger AS t
+                        WHERE t.tgrelid = p.target AND starts_with(t.tgname::text, 'leasehold_resource_'))) AS known,
+                c.judges, c.misnamed
+            FROM leasehold.protected AS p, LATERAL (
+                -- Begin: the column by which the rows of a table are judged.
+                SELECT j.judges, j.judges <> p.resource_column AND EXISTS (SELECT FROM pg_attribute AS o
+                    WHERE o.attrelid = p.target AND o.attname = p.resource_column AND NOT o.attisdropped) AS misnamed
+                FROM (SELECT (
+                    SELECT a.attname::text FROM pg_trigger AS t
+                    JOIN pg_depend AS d ON d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
+                        AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.tgrelid
+                    JOIN pg_attribute AS a ON a.attrelid = t.tgrelid AND a.attnum = d.refobjsubid AND a.attnum > 0
+                    WHERE t.tgrelid = p.target AND starts_with(t.tgname::text, 'leasehold_resource_')
+                    ORDER BY (a.attname = p.resource_column) IS TRUE DESC, a.attnum LIMIT 1)) AS j (judges)
+                -- End.
+            ) AS c
+            WHERE p.remade IS NOT FALSE
+        LOOP
+            IF one.remade IS NULL THEN
+                RAISE WARNING '% is locked by somebody, so its triggers were not looked at', one.target
+                    USING HINT = 'Look at leasehold.protected when they are done, or install again.';
+                CONTINUE;
             END IF;
-            EXECUTE one.call;
-        EXCEPTION WHEN OTHERS THEN
-            -- It may be somebody else's, or in use. That is no reason to go without the rest.
-            RAISE WARNING '% has triggers of the kit that were made anew by others: %', one.target, SQLERRM
-                USING HINT = 'To protect it as it was, call leasehold.protect with its column and strictness: ' || one.call;
-        END;
-    END LOOP;
+            BEGIN
+                IF NOT one.known THEN
+                    RAISE 'nothing tells how it was protected';
+                -- A guard that moves to another column refuses whoever holds the right lock, and lets others in.
+                ELSIF one.misnamed THEN
+                    RAISE 'its rows are judged by column "%", and another column has the name by now that it had', one.judges;
+                END IF;
+                EXECUTE one.call;
+            EXCEPTION WHEN OTHERS THEN
+                -- It may be somebody else's, or in use. That is no reason to go without the rest.
+                RAISE WARNING '% has triggers that are not as the kit makes them: %', one.target, SQLERRM
+                    USING HINT = 'To protect it as it was, call leasehold.protect with its column and strictness: ' || one.call;
+            END;
+        END LOOP;
+    EXCEPTION WHEN lock_not_available THEN
+        RAISE WARNING 'whether triggers are as the kit makes them was not looked at: %', SQLERRM
+            USING HINT = 'Look at leasehold.protected, or install again.';
+    END;
 
     -- Privileges -----------------------------------------------------------------------------------
 

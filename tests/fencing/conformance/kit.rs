@@ -249,6 +249,39 @@ fn the_kit_is_installed_shown_and_removed() {
 }
 
 #[test]
+fn a_removal_claims_nothing_that_did_not_happen() {
+    for (deed, kept) in [
+        ("DROP TABLE leasehold.kit, leasehold.fence", false),
+        ("DROP TABLE leasehold.kit; DROP FUNCTION leasehold.version()", true),
+    ] {
+        let server = with_kit();
+        let url = server.url();
+        sql(&server, &format!("SELECT leasehold.seal('r', 50); {deed}"));
+        let (removed, _) = told(&["remove", "--postgres", &url]);
+        assert_eq!(
+            (&removed["before"], &removed["tokens_kept"]),
+            (&2.into(), &kept.into()),
+            "{removed}"
+        );
+        assert_eq!(removed["tokens_forgotten"], false, "{removed}");
+        let (forgotten, _) = told(&["remove", "--postgres", &url, "--forget-tokens"]);
+        assert_eq!(forgotten["tokens_forgotten"], kept, "{forgotten}");
+        assert_eq!(forgotten["tokens_kept"], false, "{forgotten}");
+        assert_eq!(sql(&server, "SELECT 1 FROM pg_class WHERE relname = 'fence'"), [""; 0]);
+        told(&["install", "--postgres", &url]);
+        sql(&server, "DROP TABLE leasehold.fence");
+        for (asked, left) in [(None, true), (None, true), (Some("--forget-tokens"), false)] {
+            let output = fence(&["remove", "--postgres", &url]).args(asked).output();
+            let said = text(&output.expect("it is there").stdout);
+            let told = said.contains("no highest tokens any more")
+                && said.contains("leasehold.kit is left");
+            assert_eq!(told, left, "{said}");
+        }
+        assert_eq!(sql(&server, "SELECT 1 FROM pg_namespace WHERE nspname = 'leasehold'"), [""; 0]);
+    }
+}
+
+#[test]
 fn a_disabled_trigger_is_a_hole_and_the_advice_takes_nothing_away() {
     let server = with_kit();
     let url = server.url();

@@ -7,6 +7,7 @@
 //! | `widths` | tokens of every width |
 //! | `interruptions` | signals, limits, stores that die, hang or say nothing |
 //! | `rights` | rights and things of others around the kit |
+//! | `whole` | parts of the kit that are gone, renamed or locked |
 //! | `tls` | whom a store is taken for |
 
 mod interruptions;
@@ -14,6 +15,7 @@ mod kit;
 mod rights;
 mod statements;
 mod tls;
+mod whole;
 mod widths;
 
 use std::process::Command;

@@ -9,7 +9,7 @@ use crate::postgres::strange::{BAIT, taken_over};
 
 /// Status finds this hole, and the statement that it advises for it closes it.
 #[track_caller]
-fn is_closed_by_the_advice(server: &Postgres, code: &str) {
+pub(super) fn is_closed_by_the_advice(server: &Postgres, code: &str) {
     let (status, exit) = told(&["status", "--postgres", &server.url()]);
     let findings = status["findings"].as_array().cloned().unwrap_or_default();
     let holes: Vec<&Value> = findings.iter().filter(|finding| finding["code"] == code).collect();
@@ -68,7 +68,13 @@ fn what_others_have_in_the_schema_or_hung_on_its_tables_is_a_hole() {
     assert!(status["findings"].to_string().contains("leasehold.guard(text,integer)"), "{status}");
     let (_, detail, _) = refused(&["install", "--postgres", &url]);
     assert!(detail.contains("belongs to app") && !detail.contains("CREATE on the"), "{detail}");
-    sql(&server, "DROP FUNCTION leasehold.guard(text, integer)");
+    // It stays what it is when it is given to the owner of the kit.
+    sql(&server, "REASSIGN OWNED BY app TO postgres");
+    for command in ["install", "remove", "test"] {
+        let (_, detail, _) = refused(&[command, "--postgres", &url]);
+        assert!(detail.contains("guard(text,integer) is not of the kit's"), "{command}: {detail}");
+    }
+    is_closed_by_the_advice(&server, "fence_strange");
 
     sql(
         &server,
@@ -234,6 +240,25 @@ async fn no_command_reads_a_table_with_what_others_left_on_it() {
     });
     let status = found.await.expect("it does not panic");
     assert!(codes(&status).contains(&"fence_strange"), "{status}");
+}
+
+/// A better match for the call that is to protect a table anew.
+#[test]
+fn the_advice_for_a_table_is_caught_by_no_overload() {
+    let server = with_kit();
+    let url = server.url();
+    sql(&server, "CREATE TABLE bill (r text); SELECT leasehold.protect('bill', 'r', true)");
+    sql(&server, "ALTER TABLE bill DISABLE TRIGGER leasehold_fence");
+    sql(
+        &server,
+        "CREATE FUNCTION leasehold.protect(text, text, boolean) RETURNS void LANGUAGE plpgsql
+            AS $$BEGIN RAISE 'trapped'; END$$",
+    );
+    let (status, code) = told(&["status", "--postgres", &url]);
+    assert!(codes(&status).contains(&"fence_strange") && code == Some(1), "{status}");
+    sql(&server, status["protected"][0]["call"].as_str().expect("a statement"));
+    let (status, _) = told(&["status", "--postgres", &url]);
+    assert!(!codes(&status).contains(&"trigger_disabled"), "{status}");
 }
 
 #[test]
@@ -408,7 +433,7 @@ fn what_runs_on_the_tables_and_belongs_to_others_is_a_hole() {
 
 /// The advice for a code is to install, and after that there is nothing to tell.
 #[track_caller]
-fn is_mended_by_installing(server: &Postgres, code: &str) {
+pub(super) fn is_mended_by_installing(server: &Postgres, code: &str) {
     let url = server.url();
     let (status, _) = told(&["status", "--postgres", &url]);
     let findings = status["findings"].as_array().cloned().unwrap_or_default();
@@ -455,7 +480,7 @@ const BILL: &str = "CREATE TABLE bill (id int, r text, s text) PARTITION BY RANG
     CREATE TABLE low PARTITION OF bill FOR VALUES FROM (0) TO (10);
     CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
     SELECT leasehold.protect('bill', 'r', true)";
-const SHOWN: &str = "SELECT concat_ws(' ', target, resource_column, strict, enabled, remade) FROM leasehold.protected";
+pub(super) const SHOWN: &str = "SELECT concat_ws(' ', target, resource_column, strict, enabled, remade) FROM leasehold.protected";
 
 #[test]
 fn a_trigger_that_was_made_anew_with_a_condition_or_for_another_function_is_a_hole() {

@@ -33,12 +33,12 @@ pub(super) async fn with_invoices() -> (Postgres, Client) {
 }
 
 /// A session of the superuser.
-pub(super) async fn session(server: &Postgres) -> Client {
+pub(crate) async fn session(server: &Postgres) -> Client {
     session_as(server, "postgres").await
 }
 
 /// A session of another role.
-pub(super) async fn session_as(server: &Postgres, role: &str) -> Client {
+pub(crate) async fn session_as(server: &Postgres, role: &str) -> Client {
     let url = server.url().replace("postgres@", &format!("{role}@"));
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("it listens");
     // Ends with the client or the server; whoever uses the client hears of both.
@@ -47,7 +47,7 @@ pub(super) async fn session_as(server: &Postgres, role: &str) -> Client {
 }
 
 /// Runs what must pass.
-pub(super) async fn run(client: &Client, sql: &str) {
+pub(crate) async fn run(client: &Client, sql: &str) {
     if let Err(error) = client.batch_execute(sql).await {
         panic!("{sql}: {error:?}");
     }
@@ -72,7 +72,7 @@ pub(super) async fn noticed(server: &Postgres, sql: &str) -> Vec<(String, String
 }
 
 /// One number, or nothing where the answer is NULL.
-pub(super) async fn number(client: &Client, sql: &str) -> Option<i64> {
+pub(crate) async fn number(client: &Client, sql: &str) -> Option<i64> {
     let row = client.query_one(sql, &[]).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
     row.get(0)
 }

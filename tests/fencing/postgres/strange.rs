@@ -8,7 +8,7 @@ use super::fixture::{
 };
 
 /// What the owner can do to the tables, and what undoes it where the script cannot know.
-const DEEDS: [(&str, Option<&str>); 31] = [
+const DEEDS: [(&str, Option<&str>); 41] = [
     ("CREATE INDEX i ON leasehold.fence (token)", None),
     ("CREATE INDEX i ON leasehold.fence (resource)", None),
     ("CREATE UNIQUE INDEX i ON leasehold.fence (resource) INCLUDE (token)", None),
@@ -82,6 +82,25 @@ const DEEDS: [(&str, Option<&str>); 31] = [
         "CREATE TYPE shape AS (version integer, installed_at timestamptz); ALTER TABLE leasehold.kit OF shape",
         None,
     ),
+    (
+        "CREATE FUNCTION leasehold.guard(text, integer) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'",
+        None,
+    ),
+    (
+        "CREATE FUNCTION leasehold.protect(text, text, boolean) RETURNS void LANGUAGE sql AS 'SELECT'",
+        None,
+    ),
+    (
+        "CREATE FUNCTION leasehold.\"Other\"(VARIADIC text[]) RETURNS text LANGUAGE sql AS 'SELECT ''a'''",
+        None,
+    ),
+    ("CREATE PROCEDURE leasehold.seal(text, integer) LANGUAGE sql AS ''", None),
+    ("CREATE AGGREGATE leasehold.guard(integer) (SFUNC = int4pl, STYPE = integer)", None),
+    ("CREATE OPERATOR leasehold.<= (LEFTARG = text, RIGHTARG = text, FUNCTION = text_lt)", None),
+    ("CREATE DOMAIN leasehold.highest_token AS text CHECK (length(VALUE) > 0)", None),
+    ("CREATE TYPE leasehold.shell", None),
+    ("CREATE CAST (leasehold.fence AS text) WITH INOUT", None),
+    ("CREATE COLLATION leasehold.other FROM \"C\"", None),
 ];
 
 /// Refuses as something that is not of the kit's making, and gives what undoes it if the script knows.
@@ -136,6 +155,20 @@ async fn what_looks_after_the_tables_is_not_strange() {
     run(&admin, "CLUSTER leasehold.fence USING \"Other\"").await;
     run(&admin, "CREATE VIEW mine AS SELECT * FROM leasehold.fence").await;
     run(&admin, INSTALL).await;
+    // What names the schema is not in it, and a cast to a type of another role's is that one's affair.
+    run(
+        &admin,
+        "CREATE VIEW watched AS SELECT count(*) FROM pg_class WHERE relnamespace = 'leasehold'::regnamespace;
+        ALTER DEFAULT PRIVILEGES IN SCHEMA leasehold GRANT SELECT ON TABLES TO pg_monitor;
+        CREATE TABLE leasehold.copied AS TABLE leasehold.fence; CREATE ROLE app;
+        CREATE TYPE of_app AS ENUM ('a'); CREATE FUNCTION shown(leasehold.fence) RETURNS of_app
+            LANGUAGE sql AS 'SELECT ''a''::of_app'; CREATE CAST (leasehold.fence AS of_app) WITH FUNCTION shown(leasehold.fence);
+        ALTER TYPE of_app OWNER TO app",
+    )
+    .await;
+    run(&admin, INSTALL).await;
+    run(&admin, "DROP TABLE leasehold.copied").await;
+    run(&admin, REMOVE).await;
 }
 
 /// An index that is being built anew in place of the primary key is there beside it, and is no danger.
@@ -237,6 +270,39 @@ async fn what_was_left_on_a_table_that_was_taken_over_never_runs() {
         run(&admin, "SET leasehold.forget_tokens = 'yes'").await;
         undone_by(&admin, REMOVE).await;
     }
+}
+
+/// What a call of the kit says has its types, so that no better match is called in its place.
+#[tokio::test]
+async fn an_overload_catches_no_call_of_the_kit_itself() {
+    let (_server, admin) = installed().await;
+    for (name, arguments) in [
+        ("refuse", "text, text, text, text, text, bigint, text"),
+        ("check_request", "text, bigint, name"),
+        ("refuse_token", "text, bigint, text"),
+        ("guard", "text, bigint, text, text"),
+    ] {
+        run(
+            &admin,
+            &format!(
+                "CREATE FUNCTION leasehold.{name}({arguments}) RETURNS bigint LANGUAGE plpgsql
+                AS $$BEGIN RAISE 'trapped' USING ERRCODE = 'XXTRP'; END$$"
+            ),
+        )
+        .await;
+    }
+    run(&admin, "SELECT leasehold.seal('a', 34, 'exclusive')").await;
+    for (call, state) in [
+        ("guard(NULL::text, 5::bigint)", "LH003"),
+        ("guard('a', 33::bigint)", "LH001"),
+        ("guard('a', 34::bigint, NULL::boolean, 'exclusive')", "LH004"),
+        ("seal('a', 34, 'shared')", "LH005"),
+        ("seal('', 34)", "LH004"),
+    ] {
+        assert_eq!(refused_as(&admin, &format!("SELECT leasehold.{call}")).await, state, "{call}");
+    }
+    run(&admin, "CREATE TABLE plain (n int); SELECT leasehold.protect('plain')").await;
+    assert_eq!(refused_as(&admin, "DELETE FROM plain").await, "LH003");
 }
 
 /// A role with the right to hang a trigger on a table has not committed it when somebody installs.

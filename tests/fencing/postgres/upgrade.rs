@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use leasehold_harness::postgres::Postgres;
 
 use super::fixture::{
-    INSTALL, REMOVE, installed, number, refused, refused_as, run, session, state, with_invoices,
+    INSTALL, REMOVE, installed, noticed, number, refused, refused_as, run, session, state,
+    with_invoices, with_token,
 };
 
 const OLDER: &str = include_str!("kit-1.sql");
@@ -98,6 +98,14 @@ async fn a_newer_kit_is_left_alone() {
     assert_eq!(state(&error), "55000");
     let said = error.as_db_error().expect("the server says it").message();
     assert!(said.contains("version 3") && said.contains("older version 2"), "{said}");
+    // Nor is anything of it called strange.
+    run(
+        &admin,
+        "COMMENT ON FUNCTION leasehold.version() IS 'version 3';
+        CREATE FUNCTION leasehold.later() RETURNS void LANGUAGE sql AS 'SELECT'",
+    )
+    .await;
+    assert_eq!(refused_as(&admin, INSTALL).await, "55000");
 }
 
 #[tokio::test]
@@ -120,6 +128,31 @@ async fn a_table_of_somebody_else_and_a_foreign_encoding_are_refused() {
     assert_eq!(refused_as(&old, INSTALL).await, "0A000");
 }
 
+/// A transaction with a snapshot of its own does not see what was committed while it waited.
+#[tokio::test]
+async fn the_scripts_want_to_see_what_is_committed_meanwhile() {
+    let server = Postgres::start();
+    let admin = session(&server).await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        for script in [INSTALL, REMOVE] {
+            run(&admin, &format!("BEGIN ISOLATION LEVEL {level}")).await;
+            let error = admin.batch_execute(script).await.expect_err("it is refused");
+            assert_eq!(state(&error), "25000", "{level}");
+            let error = error.as_db_error().expect("the server says it");
+            assert!(error.message().contains(level), "{error:?}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("READ COMMITTED")), "{error:?}");
+            run(&admin, "ROLLBACK").await;
+        }
+    }
+    let schema = "SELECT count(*) FROM pg_namespace WHERE nspname = 'leasehold'";
+    assert_eq!(number(&admin, schema).await, Some(0));
+    for level in ["READ COMMITTED", "READ UNCOMMITTED"] {
+        for script in [INSTALL, REMOVE] {
+            run(&admin, &format!("BEGIN ISOLATION LEVEL {level}; {script}; COMMIT")).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn removal_keeps_the_tokens_until_it_is_told_to_forget_them() {
     let (_server, admin) = installed().await;
@@ -139,6 +172,42 @@ async fn removal_keeps_the_tokens_until_it_is_told_to_forget_them() {
     run(&admin, "SELECT leasehold.guard('a', 33)").await;
 }
 
+/// The guard stays where it was, and whoever installs is told.
+#[tokio::test]
+async fn a_column_that_took_the_old_name_does_not_get_the_guard() {
+    let (server, admin) = with_invoices().await;
+    run(
+        &admin,
+        "SELECT leasehold.protect('invoice', 'resource');
+        ALTER TABLE invoice RENAME resource TO before; ALTER TABLE invoice ADD resource text",
+    )
+    .await;
+    let rightful = with_token("invoice/1", 5, "UPDATE invoice SET total = 1 WHERE id = 1");
+    for _ in 0..2 {
+        let told = noticed(&server, INSTALL).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].0, "WARNING", "{told:?}");
+        assert!(told[0].1.contains("judged by column \"before\""), "{told:?}");
+        run(&admin, &rightful).await;
+    }
+    run(&admin, "SELECT leasehold.protect('invoice', 'before')").await;
+    assert_eq!(noticed(&server, INSTALL).await, []);
+    run(&admin, &rightful).await;
+    // A column that was renamed, and whose name nobody took, keeps the guard when a trigger is mended.
+    run(
+        &admin,
+        "ALTER TABLE invoice RENAME before TO after; DROP TRIGGER leasehold_resource_insert ON invoice;
+        CREATE TRIGGER leasehold_resource_insert AFTER INSERT ON invoice FOR EACH ROW
+            EXECUTE FUNCTION leasehold.misplaced('before')",
+    )
+    .await;
+    assert_eq!(noticed(&server, INSTALL).await, []);
+    let mended =
+        "SELECT count(*) FROM leasehold.protected WHERE enabled AND resource_column = 'after'";
+    assert_eq!(number(&admin, mended).await, Some(1));
+    run(&admin, &rightful).await;
+}
+
 #[tokio::test]
 async fn removal_stops_at_what_still_stands_on_the_kit() {
     let (_server, admin) = with_invoices().await;
@@ -156,22 +225,6 @@ async fn removal_stops_at_what_still_stands_on_the_kit() {
     run(&admin, "DROP VIEW mine").await;
     run(&admin, REMOVE).await;
     run(&admin, "DELETE FROM invoice").await;
-}
-
-/// With sessions that set no limit of their own: an installer that hangs must not hang the others.
-#[tokio::test]
-async fn installer_and_remover_give_up_waiting_for_another_one() {
-    const PATIENCE: Duration = Duration::from_secs(120);
-    let (server, admin) = installed().await;
-    run(&admin, "BEGIN; SELECT pg_advisory_xact_lock(7810758011010182508)").await;
-    let (one, other) = (session(&server).await, session(&server).await);
-    let both = async { tokio::join!(one.batch_execute(INSTALL), other.batch_execute(REMOVE)) };
-    let (install, remove) = tokio::time::timeout(PATIENCE, both).await.expect("they give up");
-    for outcome in [install, remove] {
-        assert_eq!(state(&outcome.expect_err("somebody else is at it")), "55P03");
-    }
-    run(&admin, "COMMIT").await;
-    run(&one, INSTALL).await;
 }
 
 /// A partition that was detached is no part of what was protected any more, and still has a trigger

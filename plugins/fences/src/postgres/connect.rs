@@ -12,8 +12,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whatever the server's settings are: literals mean what they say, notices stay away, and nothing
 /// that is left behind blocks anybody for long. And whatever others have made in the schemas of the
-/// path: a better match there than that of the system would run with the rights of this session.
+/// path: a better match there than that of the system would run with the rights of this session. And
+/// each statement sees what was committed before it, which the scripts ask for: what somebody commits
+/// while one of them waits is not missed.
 const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp; \
+     SET default_transaction_isolation = 'read committed'; \
      SET standard_conforming_strings = on; SET client_min_messages = warning; \
      SET statement_timeout = '60s'; SET lock_timeout = '30s'; \
      SET idle_in_transaction_session_timeout = '60s'";

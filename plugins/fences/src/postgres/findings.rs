@@ -88,10 +88,11 @@ const UNLOGGED: &str = "SELECT c.relpersistence <> 'p' FROM pg_catalog.pg_class 
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE n.nspname = 'leasehold' AND c.relname = 'fence'";
 
-const FORGETS: &str = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t \
-     JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid \
+/// Whether there is a fence without the trigger that keeps its rows.
+const FORGETS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c \
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = 'leasehold' \
-     AND c.relname = 'fence' AND t.tgname = 'keep' AND t.tgenabled = 'A')";
+     AND c.relname = 'fence' AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t \
+     WHERE t.tgrelid = c.oid AND t.tgname = 'keep' AND t.tgenabled = 'A'))";
 
 /// Roles, here or everywhere, whose sessions begin in the role of a replica.
 const REPLICAS: &str = "SELECT DISTINCT coalesce(r.rolname, 'every role') \
@@ -152,7 +153,7 @@ pub(super) async fn of(
     // Also where the kit was removed: the next one goes on from the tokens that were kept.
     found.extend(of_rights(client).await?);
     found.extend(of_members(client).await?);
-    found.extend(protected.iter().filter(|table| !table.enabled).map(protected::finding));
+    found.extend(protected.iter().filter_map(protected::finding));
     if !protected.is_empty() {
         found.extend(rows(client, INHERITED).await?.iter().filter_map(|row| of_children(row)));
     }

@@ -52,15 +52,21 @@ pub struct Removed {
     /// Of how many resources there were highest tokens, if a kit had left or had any and they belong
     /// to this role.
     pub tokens: Option<u64>,
-    /// Whether those are gone as well.
+    /// Whether there were some, and those are gone as well.
     pub tokens_forgotten: bool,
+    /// Whether there are some for the next kit.
+    pub tokens_kept: bool,
+    /// The tables of the kit that are gone, and were there.
+    pub tables_removed: Vec<String>,
+    /// Those that are left.
+    pub tables_left: Vec<String>,
 }
 
 /// Installs the kit, and lets `roles` use it.
 ///
 /// # Errors
-/// When the database cannot be reached or does not let this role do it, or something is on the tables
-/// that the kit did not make.
+/// When the database cannot be reached or does not let this role do it, or something is there that the
+/// kit did not make, or calls of a kit are there without its tables.
 pub async fn install(database: &Database, roles: &[String]) -> Result<Installed, Error> {
     let client = database.connect().await?;
     let before = seen(&client).await?.map(|(version, _)| version);
@@ -135,17 +141,17 @@ async fn tokens(client: &Client) -> Result<Option<u64>, Error> {
 /// owner of the kit alone, who may read all of them.
 ///
 /// # Errors
-/// When the database cannot be reached, has no kit, or the kit is another role's, or there is something
-/// on its tables that it did not make.
+/// When the database cannot be reached, has no kit, or the kit is another role's, or something is there
+/// that it did not make, or a part of it is gone.
 pub async fn highest(database: &Database) -> Result<Option<u64>, Error> {
     let client = database.connect().await?;
+    if let Some(refusal) = strange::refusal(&client).await? {
+        return Err(refusal);
+    }
     if !has_tokens(&client).await? {
         return Err(Error::Refused(
             "there is no kit in the database, nor tokens of one".to_owned(),
         ));
-    }
-    if let Some(refusal) = strange::refusal(&client).await? {
-        return Err(refusal);
     }
     if value(&client, TOKENS_ARE_OURS).await?.as_deref() != Some("t") {
         return Err(Error::Refused(
@@ -210,12 +216,16 @@ pub struct Removal {
 /// Removes the kit. The highest tokens stay unless they are to be forgotten.
 ///
 /// # Errors
-/// When tables are in trigger mode, something is on the tables of the kit that it did not make, the
+/// When tables are in trigger mode, something is there that the kit did not make, the
 /// database cannot be reached, or does not let this role do it.
 pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error> {
     let client = database.connect().await?;
-    let before = seen(&client).await?.map(|(version, _)| version);
+    let before = match seen(&client).await? {
+        Some((version, _)) => Some(version),
+        None => value(&client, UNSAID).await?.and_then(|version| version.parse().ok()),
+    };
     let (tokens, there) = (tokens(&client).await?, has_tokens(&client).await?);
+    let tables = names(&client, TABLES).await?;
     as_the_database_waits(&client).await?;
     for (name, wanted) in
         [("leasehold.unprotect", how.unprotect), ("leasehold.forget_tokens", how.forget_tokens)]
@@ -226,7 +236,17 @@ pub async fn remove(database: &Database, how: Removal) -> Result<Removed, Error>
         }
     }
     client.batch_execute(REMOVE).await.map_err(|error| not_removed(&error))?;
-    Ok(Removed { before, tokens, tokens_forgotten: how.forget_tokens && there })
+    let kept = has_tokens(&client).await?;
+    let tables_left = names(&client, TABLES).await?;
+    let tables_removed = tables.into_iter().filter(|table| !tables_left.contains(table)).collect();
+    Ok(Removed {
+        before,
+        tokens,
+        tokens_forgotten: there && !kept,
+        tokens_kept: kept,
+        tables_removed,
+        tables_left,
+    })
 }
 
 /// The hints are for those who run the script themselves, or for statements of their own.
@@ -252,6 +272,15 @@ const COMMENTED: &str = "SELECT coalesce(substring(\
      AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE') \
      FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
      WHERE n.nspname = 'leasehold' AND p.proname = 'version' AND p.pronargs = 0";
+
+const TABLES: &str = "SELECT 'leasehold.' || c.relname FROM pg_catalog.pg_class AS c \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE n.nspname = 'leasehold' AND c.relname IN ('fence', 'kit') ORDER BY 1";
+
+/// The version of a kit that has lost the call that tells it.
+const UNSAID: &str = "SELECT CASE WHEN bool_or(p.proname = 'fenced') THEN 2 ELSE 1 END \
+     FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
+     WHERE n.nspname = 'leasehold' AND p.proname IN ('seal', 'guard', 'fenced') HAVING count(*) > 0";
 
 /// The version of the kit that is installed, without a call of it, which could be anybody's; and
 /// whether this role may use it.

@@ -6,7 +6,7 @@
 //! | `kit` | installing, looking at and removing the kit |
 //! | `scripts` | the SQL of the kit |
 //! | `findings` | what a database has that weakens a fence |
-//! | `strange` | what is on the tables of the kit and not of its making |
+//! | `strange` | what is there and not of the kit's making, and what of the kit is gone |
 //! | `protected` | the tables in trigger mode |
 //! | `statement` | statements with the parameters `:resource`, `:token`, `:value` |
 //! | `session` | one holder: its statements in their transactions |

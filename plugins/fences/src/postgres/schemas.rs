@@ -21,8 +21,9 @@ const SETUP: &str = "INSERT INTO {t} VALUES (:resource, 0, 0)
      ON CONFLICT (resource) DO UPDATE SET value = 0, last_token = 0";
 const READ: &str = "SELECT value FROM {t} WHERE resource = :resource";
 const WRITE: &str = "UPDATE {t} SET value = :value WHERE resource = :resource";
-const SEAL: &str = "SELECT leasehold.seal(:resource, :token)";
-const GUARD: &str = "SELECT leasehold.guard(:resource, :token)";
+// With casts, as whatever else is called like that in the schema has other types.
+const SEAL: &str = "SELECT leasehold.seal(:resource::text, :token::bigint)";
+const GUARD: &str = "SELECT leasehold.guard(:resource::text, :token::bigint)";
 
 /// The parts of the kit, on the table `table` of the test's own; the last schema has no fence.
 pub(crate) fn of_the_kit(table: &str, trigger_table: &str) -> Vec<Schema> {
@@ -33,12 +34,12 @@ pub(crate) fn of_the_kit(table: &str, trigger_table: &str) -> Vec<Schema> {
     let trigger =
         ["SET LOCAL leasehold.resource = :resource", "SET LOCAL leasehold.token = :token", WRITE];
     let passes = "UPDATE {t} SET value = :value \
-         WHERE resource = :resource AND leasehold.passes(:resource, :token)";
+         WHERE resource = :resource AND leasehold.passes(:resource::text, :token::bigint)";
     let conditional_seal = "UPDATE {t} SET last_token = :token \
          WHERE resource = :resource AND last_token <= :token";
     let conditional = "UPDATE {t} SET value = :value, last_token = :token \
          WHERE resource = :resource AND last_token <= :token";
-    let strict = ["SELECT leasehold.guard(:resource, :token, true)", WRITE];
+    let strict = ["SELECT leasehold.guard(:resource::text, :token::bigint, true)", WRITE];
     let control = [(Race::Paused, Weight::Control), (Race::Updates, Weight::Control)];
     let whole = [(Race::Updates, Weight::Judged)];
     let mut schemas = vec![

@@ -10,15 +10,24 @@ pub const REMOVE: &str = include_str!("../../postgres/remove.sql");
 /// The version that [`INSTALL`] installs.
 pub const VERSION: i64 = 2;
 
-/// What is on the tables of the kit and not of its making: what it is, the statement that undoes it if
-/// there is one, and whether installing does. For a session whose path is that of the system.
-pub(super) const STRANGE: &str =
-    between(INSTALL, "-- Begin: what is on the tables and is not of the kit's making.", "-- End.");
+/// What is in the schema or on the tables of the kit and not of its making, and what it made and is gone:
+/// what it is, the statement that sets it right if there is one, whether installing does, and whether it
+/// is gone. For a session whose path is that of the system.
+pub(super) const STRANGE: &str = between(
+    INSTALL,
+    "-- Begin: what the kit has not made, and what it has made and is gone.",
+    "-- End.",
+);
 
 /// The tables in trigger mode, as `leasehold.protected` has them. For a session whose path is that of
 /// the system.
 pub(super) const PROTECTED: &str =
     between(INSTALL, "-- Begin: the tables in trigger mode.", "-- End.");
+
+/// By which column the rows of a table `p.target` in trigger mode are judged, whatever its triggers call
+/// it, and whether the name that they have, `p.resource_column`, is that of another column by now.
+pub(super) const JUDGED: &str =
+    between(INSTALL, "-- Begin: the column by which the rows of a table are judged.", "-- End.");
 
 /// The text between two lines of a script. One without them does not compile.
 const fn between(script: &'static str, begin: &str, end: &str) -> &'static str {
@@ -55,7 +64,7 @@ mod tests {
 
     #[test]
     fn both_scripts_know_the_same_things_as_strange() {
-        assert!(STRANGE.trim().starts_with("WITH") && STRANGE.trim().ends_with("o.what"));
+        assert!(STRANGE.trim().starts_with("WITH") && STRANGE.trim().ends_with("ORDER BY 4, 1"));
         assert!(REMOVE.contains(STRANGE), "remove.sql has to have the query of install.sql");
         assert!(PROTECTED.trim().starts_with("WITH") && PROTECTED.trim().ends_with("whole AS w"));
     }

@@ -216,7 +216,7 @@ impl<'a> Test<'a> {
 
     /// What the fence of the kit has seen of each resource.
     async fn highest(&self) -> Result<Vec<Option<u64>>, Error> {
-        let ask = Statement::new("SELECT leasehold.highest_token(:resource)");
+        let ask = Statement::new("SELECT leasehold.highest_token(:resource::text)");
         let mut seen = Vec::new();
         for (resource, _) in &self.resources {
             let sql = ask.fill(Holder { resource, token: 0 }, 0);
@@ -280,7 +280,10 @@ impl<'a> Test<'a> {
             let row = row(&trigger_table);
             self.execute(&row.fill(Holder { resource, token: 0 }, 0)).await?;
         }
-        self.execute(&format!("SELECT leasehold.protect('{trigger_table}', 'resource')")).await
+        let protect = format!(
+            "SELECT leasehold.protect('{trigger_table}'::regclass, 'resource'::name, false)"
+        );
+        self.execute(&protect).await
     }
 
     async fn race(

@@ -137,21 +137,30 @@ pub(super) async fn remove(store: &Store, given: &ArgMatches) -> Result<(), Fail
 }
 
 fn removed(done: &postgres::Removed) -> String {
-    let what = match (done.before, done.tokens) {
-        (Some(version), _) => format!("version {version} is removed"),
-        (None, Some(_)) => "the kit was removed before".to_owned(),
-        (None, None) if done.tokens_forgotten => "the kit was removed before".to_owned(),
-        (None, None) => "nothing was installed".to_owned(),
+    let what = match done.before {
+        Some(version) => format!("version {version} is removed"),
+        None if !done.tables_removed.is_empty() || !done.tables_left.is_empty() => {
+            "the kit was removed before".to_owned()
+        }
+        None => return "nothing was installed".to_owned(),
     };
     let fate = if done.tokens_forgotten { "forgotten" } else { "kept for the next installation" };
     match done.tokens {
         Some(resources) => {
             format!("{what}; the highest tokens of {resources} resources are {fate}")
         }
-        None if done.before.is_some() || done.tokens_forgotten => {
+        None if done.tokens_kept || done.tokens_forgotten => {
             format!("{what}; the highest tokens are {fate}")
         }
-        None => what,
+        None => {
+            let left = match done.tables_left.as_slice() {
+                [] => String::new(),
+                left => format!("; {} is left, and goes with --forget-tokens", left.join(", ")),
+            };
+            format!(
+                "{what}; there were no highest tokens any more, neither to keep nor to forget{left}"
+            )
+        }
     }
 }
 
