@@ -89,12 +89,6 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege',
                   HINT = format('Connect as %I and install if that role is to own the kit. Otherwise look at what is there, and drop it.', one.owner);
     END IF;
-    IF to_regclass('leasehold.kit') IS NULL AND to_regclass('leasehold.fence') IS NOT NULL
-        AND NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace)
-    THEN
-        RAISE EXCEPTION 'there is a table leasehold.fence that this kit did not make'
-            USING ERRCODE = 'duplicate_table';
-    END IF;
     -- Whoever hangs something on a table may not have committed it yet. Calls of the kit go on.
     FOR one IN
         SELECT c.oid::regclass AS place FROM pg_class AS c
@@ -267,8 +261,9 @@ BEGIN
                 FROM place AS c WHERE c.fits AND c.relname <> 'protected'
                     AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary)
             -- As a dump without data leaves it. The kit has a row from its first day on.
-            UNION SELECT 'the content of table leasehold.kit', CASE WHEN pg_relation_size(to_regclass('leasehold.fence')) > 0
-                THEN format('INSERT INTO leasehold.kit (version) SELECT generate_series(1, %s)', g.version) END, false
+            UNION SELECT 'the content of table leasehold.kit', format('bring the rows of both tables back from a backup; or, if no row of '
+                    || 'leasehold.fence is missing or nobody has held a lock for what is here: '
+                    || 'INSERT INTO leasehold.kit (version) SELECT generate_series(1, %s)', g.version), false
                 FROM place AS c, age AS g WHERE c.fits AND c.relname = 'kit' AND pg_relation_size(c.oid) = 0
             UNION SELECT format('function leasehold.%s(%s)', c.name, c.arguments), NULL, true
                 FROM call AS c JOIN age AS g ON g.version >= c.since
@@ -925,6 +920,10 @@ BEGIN
                 -- It may be somebody else's, or in use. That is no reason to go without the rest.
                 RAISE WARNING '% has triggers that are not as the kit makes them: %', one.target, SQLERRM
                     USING HINT = 'To protect it as it was, call leasehold.protect with its column and strictness: ' || one.call;
+                -- A moment for all of them together, however many somebody holds.
+                IF SQLSTATE = '55P03' THEN
+                    PERFORM set_config('lock_timeout', '1', true);
+                END IF;
             END;
         END LOOP;
     EXCEPTION WHEN lock_not_available THEN

@@ -204,8 +204,9 @@ BEGIN
                 FROM place AS c WHERE c.fits AND c.relname <> 'protected'
                     AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary)
             -- As a dump without data leaves it. The kit has a row from its first day on.
-            UNION SELECT 'the content of table leasehold.kit', CASE WHEN pg_relation_size(to_regclass('leasehold.fence')) > 0
-                THEN format('INSERT INTO leasehold.kit (version) SELECT generate_series(1, %s)', g.version) END, false
+            UNION SELECT 'the content of table leasehold.kit', format('bring the rows of both tables back from a backup; or, if no row of '
+                    || 'leasehold.fence is missing or nobody has held a lock for what is here: '
+                    || 'INSERT INTO leasehold.kit (version) SELECT generate_series(1, %s)', g.version), false
                 FROM place AS c, age AS g WHERE c.fits AND c.relname = 'kit' AND pg_relation_size(c.oid) = 0
             UNION SELECT format('function leasehold.%s(%s)', c.name, c.arguments), NULL, true
                 FROM call AS c JOIN age AS g ON g.version >= c.since
@@ -233,6 +234,14 @@ BEGIN
         RAISE NOTICE 'the leasehold kit is not installed here';
         PERFORM set_config('search_path', path, true), set_config('lock_timeout', patience, true);
         RETURN;
+    END IF;
+
+    -- Without the mark that its calls are, the next installation would begin with an empty fence.
+    IF NOT fenced AND NOT forget THEN
+        RAISE EXCEPTION 'table leasehold.fence is gone, and the highest tokens with it'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Bring it back from a backup. Or, once every process that held a lock has ended, '
+                      || 'SET leasehold.forget_tokens = ''yes'' (`leasehold fence remove --forget-tokens`).';
     END IF;
 
     -- A partition that was detached still has the trigger that the table above it gave it.
@@ -280,7 +289,7 @@ BEGIN
         END LOOP;
     END IF;
     -- A fence that stays has its trigger, which needs the function.
-    IF (forget OR NOT fenced) AND to_regprocedure('leasehold.keep()') IS NOT NULL THEN
+    IF forget AND to_regprocedure('leasehold.keep()') IS NOT NULL THEN
         DROP FUNCTION leasehold.keep();
     END IF;
     IF forget THEN
@@ -292,10 +301,8 @@ BEGIN
     ELSIF fenced THEN
         RAISE NOTICE '%, and the highest tokens% are forgotten', told, resources;
     ELSE
-        RAISE NOTICE '%; there was no table leasehold.fence any more, and no token to keep or to forget', told
-            USING HINT = CASE WHEN forget OR places IS NULL
-                THEN 'Installed again, it lets whoever held a lock before write. Bring the table back first if you can.'
-                ELSE 'leasehold.kit is left. Bring leasehold.fence back, or SET leasehold.forget_tokens = ''yes'' and run this script again.' END;
+        RAISE NOTICE '%; there was no table leasehold.fence any more, and no token to forget', told
+            USING HINT = 'Installed again, it lets whoever held a lock before write.';
     END IF;
     PERFORM set_config('search_path', path, true), set_config('lock_timeout', patience, true);
 END

@@ -39,8 +39,8 @@ async fn calls_without_their_tables_get_no_empty_fence() {
             let error = error.as_db_error().expect("the server says it");
             assert_eq!((error.code().code(), error.message()), ("55000", told), "{deed}");
             let hint = error.hint().expect("what to do");
-            let undo = hint.split_once("anew: ").or(hint.split_once("are there: "));
-            let Some((_, undo)) = undo else {
+            let known = hint.contains("anew: ") || hint.contains("are there: ");
+            let Some((_, undo)) = hint.rsplit_once(": ").filter(|_| known) else {
                 assert!(hint.contains("Bring it back") && hint.contains("remove"), "{hint}");
                 assert!(
                     refused_as(&admin, "SELECT leasehold.guard('a', 33)").await.starts_with("42")
@@ -74,6 +74,22 @@ async fn a_column_that_is_made_anew_lets_no_used_token_pass_again() {
     assert_eq!(refused_as(&admin, "SELECT leasehold.guard('a', 5, true)").await, "LH002");
 }
 
+/// As a backup of that table alone brings it back.
+#[tokio::test]
+async fn a_fence_alone_goes_on_with_its_tokens() {
+    let (_server, admin) = installed().await;
+    run(&admin, "SELECT leasehold.seal('a', 50)").await;
+    run(&admin, REMOVE).await;
+    run(&admin, "DROP TABLE leasehold.kit; DROP FUNCTION leasehold.keep() CASCADE").await;
+    let error = admin.batch_execute(INSTALL).await.expect_err("nothing tells its version");
+    let error = error.as_db_error().expect("the server says it");
+    assert_eq!(error.message(), "table leasehold.kit is gone");
+    let (_, undo) = error.hint().and_then(|hint| hint.split_once("anew: ")).expect("what to do");
+    run(&admin, undo).await;
+    run(&admin, INSTALL).await;
+    assert_eq!(refused_as(&admin, "SELECT leasehold.guard('a', 33)").await, "LH001");
+}
+
 /// What a kit is that its owner has removed, and calls that are gone beside whole tables.
 #[tokio::test]
 async fn what_is_gone_without_loss_is_made_anew() {
@@ -98,16 +114,23 @@ async fn removal_takes_what_there_is_and_says_what_is_left() {
     const KEPT: &str = "the leasehold kit is removed; the highest tokens of 1 resources are kept in leasehold.fence";
     const FORGOTTEN: &str =
         "the leasehold kit is removed, and the highest tokens of 1 resources are forgotten";
-    const NONE: &str = "the leasehold kit is removed; there was no table leasehold.fence any more, and no token to keep or to forget";
+    const NONE: &str = "the leasehold kit is removed; there was no table leasehold.fence any more, and no token to forget";
     for (deed, kept, forgotten) in [
-        ("DROP TABLE leasehold.fence", NONE, NONE),
-        ("DROP TABLE leasehold.kit", KEPT, FORGOTTEN),
-        ("DROP TABLE leasehold.fence, leasehold.kit", NONE, NONE),
-        ("DROP VIEW leasehold.protected; DROP FUNCTION leasehold.version()", KEPT, FORGOTTEN),
+        ("DROP TABLE leasehold.fence", None, NONE),
+        ("DROP TABLE leasehold.kit", Some(KEPT), FORGOTTEN),
+        ("DROP TABLE leasehold.fence, leasehold.kit", None, NONE),
+        ("DROP VIEW leasehold.protected; DROP FUNCTION leasehold.version()", Some(KEPT), FORGOTTEN),
     ] {
-        for (forget, told) in [("no", kept), ("yes", forgotten)] {
+        for (forget, told) in [("no", kept), ("yes", Some(forgotten))] {
             let (server, admin) = installed().await;
             run(&admin, &format!("SELECT leasehold.seal('a', 34); {deed}")).await;
+            let Some(told) = told else {
+                // What is left is the only mark that there were tokens: no empty fence takes its place.
+                for script in [REMOVE, INSTALL] {
+                    assert_eq!(refused_as(&admin, script).await, "55000", "{deed}");
+                }
+                continue;
+            };
             let set = format!("SET leasehold.forget_tokens = '{forget}'");
             let notices = noticed(&server, &format!("{set}; {REMOVE}")).await;
             let notices: Vec<_> = notices.iter().map(|(_, told)| told.as_str()).collect();

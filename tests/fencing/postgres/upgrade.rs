@@ -113,7 +113,7 @@ async fn a_table_of_somebody_else_and_a_foreign_encoding_are_refused() {
     let server = Postgres::start();
     let admin = session(&server).await;
     run(&admin, "CREATE SCHEMA leasehold; CREATE TABLE leasehold.fence (n int)").await;
-    assert_eq!(refused_as(&admin, INSTALL).await, "42P07");
+    assert_eq!(refused_as(&admin, INSTALL).await, "42809");
     run(
         &admin,
         "CREATE DATABASE old TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'",

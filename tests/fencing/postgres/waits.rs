@@ -85,6 +85,30 @@ async fn installing_leaves_a_table_that_is_in_use() {
     assert_eq!(number(&admin, remade).await, Some(0));
 }
 
+/// However many tables somebody holds, they are waited for together: a second for each of these would be
+/// longer than the statement may take.
+#[tokio::test]
+async fn installing_waits_once_for_all_tables_that_are_in_use() {
+    const TABLES: usize = 60;
+    let (server, admin) = installed().await;
+    for table in 0..TABLES {
+        run(
+            &admin,
+            &format!(
+                "CREATE TABLE t{table} (n int); SELECT leasehold.protect('t{table}');
+                DROP TRIGGER leasehold_fence ON t{table}; CREATE TRIGGER leasehold_fence BEFORE INSERT ON t{table}
+                FOR EACH STATEMENT EXECUTE FUNCTION leasehold.fenced('false', '')"
+            ),
+        )
+        .await;
+    }
+    let busy = session(&server).await;
+    let all = (0..TABLES).map(|table| format!("t{table}")).collect::<Vec<_>>().join(", ");
+    run(&busy, &format!("BEGIN; LOCK TABLE {all} IN ROW EXCLUSIVE MODE")).await;
+    let told = noticed(&server, &format!("SET statement_timeout = '50s'; {INSTALL}")).await;
+    assert_eq!(told.len(), TABLES, "{told:?}");
+}
+
 /// With a session that sets no limit of its own: everybody else would queue behind the call.
 #[tokio::test]
 async fn protecting_a_table_that_is_in_use_is_given_up() {

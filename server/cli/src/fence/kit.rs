@@ -152,15 +152,10 @@ fn removed(done: &postgres::Removed) -> String {
         None if done.tokens_kept || done.tokens_forgotten => {
             format!("{what}; the highest tokens are {fate}")
         }
-        None => {
-            let left = match done.tables_left.as_slice() {
-                [] => String::new(),
-                left => format!("; {} is left, and goes with --forget-tokens", left.join(", ")),
-            };
-            format!(
-                "{what}; there were no highest tokens any more, neither to keep nor to forget{left}"
-            )
-        }
+        None => format!(
+            "{what}; there were no highest tokens any more to forget: installed again, it lets \
+             whoever held a lock before write"
+        ),
     }
 }
 
