@@ -37,6 +37,9 @@ pub struct LeaseView {
     pub owner: Arc<Owner>,
     /// Its TTL, in milliseconds.
     pub ttl_ms: u64,
+    /// The longest that it ever had: a new leader gives it that much, since an older one may have
+    /// promised it.
+    pub longest_ttl_ms: u64,
     /// Opened for one grant, and ends with it.
     pub single: bool,
     /// When it was opened, by the proposer's wall clock.
@@ -340,6 +343,7 @@ impl LockTable {
             id,
             owner: lease.owner.clone(),
             ttl_ms: lease.ttl_ms,
+            longest_ttl_ms: lease.longest_ttl_ms,
             single: lease.single(),
             opened_at_ms: lease.opened_at_ms,
             grants: Vec::new(),

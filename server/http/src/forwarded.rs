@@ -96,6 +96,10 @@ async fn serve(app: &Arc<App>, paths: &Paths, request: &Forwarded) -> Answered {
     let (route, id) = paths.find(&head.method, &head.uri)?;
     let head = Head { id, ..head };
     let caller = caller(request)?;
+    // That this node is not ready is its own affair: its peer's client learns that nobody leads.
+    if app.node.waits_for().is_some() {
+        return Err(Failure::NoLeader.into());
+    }
     dispatch::admit(app, route, &caller)?;
     if route.gives() == Gives::Events {
         // It has no end that could be waited for. Every node streams by itself.

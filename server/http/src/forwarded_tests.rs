@@ -1,7 +1,7 @@
 //! What another node passes on is answered as if its client had come here.
 
 use super::*;
-use crate::testing::{Alone, Leader, alone};
+use crate::testing::{Alone, Leader, alone, starting};
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use actix_web::{HttpRequest, web};
 use bytes::Bytes;
@@ -187,6 +187,14 @@ async fn nothing_is_passed_on_a_second_time() {
     assert_eq!(shape["code"], "no_leader");
     assert!(answer.headers.contains(&("leasehold-leader".to_owned(), b"7".to_vec())));
     assert_eq!(alone.news.try_recv().ok(), None);
+    alone.app.node.shutdown().await;
+}
+
+/// Its peer may have been ready for long, and has another client to answer.
+#[actix_web::test]
+async fn a_node_that_is_not_ready_is_one_that_does_not_lead() {
+    let alone = starting([Leader::Here]).await;
+    is_problem(&told(&alone, acquire()).await, 503, "no_leader");
     alone.app.node.shutdown().await;
 }
 

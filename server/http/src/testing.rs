@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 pub(crate) struct Alone {
     pub(crate) app: Arc<App>,
     pub(crate) news: UnboundedReceiver<News>,
-    _files: TempDir,
+    files: TempDir,
 }
 
 /// What the made-up nodes see.
@@ -120,11 +120,19 @@ pub(crate) async fn alone(leader: Leader) -> Alone {
 
 /// The same with leaders that follow one another as one is lost.
 pub(crate) async fn alone_with(leaders: impl IntoIterator<Item = Leader>) -> Alone {
+    let alone = starting(leaders).await;
+    let config = NodeConfig::new(1, alone.files.path().to_owned());
+    alone.app.node.take_part(&config).await.expect("an empty directory is founded");
+    alone
+}
+
+/// The same before it has its place in a cluster.
+pub(crate) async fn starting(leaders: impl IntoIterator<Item = Leader>) -> Alone {
     let files = tempfile::tempdir().expect("a directory");
     let registry = Registry::new();
     let metrics = leasehold_node::Metrics::new(&registry).expect("new names");
     let config = NodeConfig::new(1, files.path().to_owned());
-    let node = Node::start(config, metrics).await.expect("an empty directory is founded");
+    let node = Node::open(&config, metrics).await.expect("an empty directory");
     let settings = Settings {
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
         workers: 1,
@@ -134,5 +142,5 @@ pub(crate) async fn alone_with(leaders: impl IntoIterator<Item = Leader>) -> Alo
     let (seen, news) = unbounded_channel();
     let mut app = App::new(settings, node, registry, metrics, Arc::new(|_| Vec::new()));
     app.onward = Arc::new(Others { leaders: Mutex::new(leaders.into_iter().collect()), seen });
-    Alone { app: Arc::new(app), news, _files: files }
+    Alone { app: Arc::new(app), news, files }
 }

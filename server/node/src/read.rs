@@ -115,8 +115,10 @@ impl Node {
             opened_at_ms: view.opened_at_ms,
             single: view.single,
             earliest_end_in_ms: left,
-            // Another leader would start it anew, after an election that has yet to happen.
-            latest_end_in_ms: left.max(view.ttl_ms) + runtime::ms(self.inner.timing.election()),
+            // Another leader would start it anew, after an election that has yet to happen, and with
+            // the longest TTL that anybody can have been promised.
+            latest_end_in_ms: left.max(view.longest_ttl_ms)
+                + runtime::ms(self.inner.timing.election()),
             grants: view.grants,
             grants_total: view.grants_total,
             waiting_for: view.tickets.iter().map(|ticket| ticket.resource.clone()).collect(),

@@ -151,6 +151,7 @@ pub struct Lease<'a> {
     /// Milliseconds until its earliest possible end, without a further renewal.
     pub earliest_end_in_ms: u64,
     /// Milliseconds until its latest possible end, without a further renewal or change of leader.
+    /// Of a lease that only waits for its lock, both are as if its client left now.
     pub latest_end_in_ms: u64,
     /// How many grants stand on it.
     pub grants_total: usize,

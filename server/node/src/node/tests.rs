@@ -4,6 +4,7 @@ use super::*;
 use crate::answer::Call;
 use crate::config::NodeConfig;
 use crate::lists::LocksFilter;
+use leasehold_core::command::{Caller, GrantRef};
 use leasehold_core::{ClientId, Owner, Principal, ResourceName, command};
 use std::path::Path;
 
@@ -62,5 +63,32 @@ async fn a_restarted_node_serves_nothing_older_than_what_it_had_acknowledged() {
         assert_eq!(page.items.len(), round + 1, "round {round}");
         again.shutdown().await;
     }
+    node.shutdown().await;
+}
+
+/// A renewal may shorten a TTL. Whoever leads next does not know whether the longer one was believed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_latest_end_of_a_lease_counts_its_longest_ttl() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = start(dir.path()).await;
+    let asked = acquire(&node, "shortened");
+    let command::Basis::Single { lease, ttl_ms } = asked.basis else { panic!("it is") };
+    let caller = Caller {
+        principal: asked.owner.principal.clone(),
+        client: Some(asked.owner.client.clone()),
+    };
+    let resource = asked.resource.clone();
+    let granted = node.acquire(Call::now(), asked, 0).await.expect("a grant");
+    let grant = GrantRef { resource, token: granted.grant.token, caller };
+    node.renew(Call::now(), grant, Some(2_000)).await.expect("it is ours");
+    let seen = loop {
+        let seen = node.lease(Call::now(), lease).await.expect("it lives").value;
+        if seen.earliest_end_in_ms < ttl_ms {
+            break seen;
+        }
+    };
+    assert_eq!(seen.ttl_ms, 2_000);
+    let election_ms = runtime::ms(node.inner.timing.election());
+    assert_eq!(seen.latest_end_in_ms, ttl_ms + election_ms);
     node.shutdown().await;
 }
