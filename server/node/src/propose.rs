@@ -2,8 +2,8 @@
 //!
 //! While one batch is being synced the next one gathers, so the disk's own pace makes the
 //! batches and no timer is needed. Only one is under way as a rule: what is handed over behind it
-//! would wait for the same disks, and each batch costs every node a sync, a message and a dozen
-//! changes of threads, whatever it holds. Nothing waits inside Raft: its channel has tens of thousands
+//! would wait for the same disks, and each batch costs every node a sync and a message, whatever it
+//! holds. Nothing waits inside Raft: its channel has tens of thousands
 //! of places, which at a slow disk would be seconds of latency that no bound here could see.
 
 use crate::answer::Failure;
