@@ -1,8 +1,8 @@
 //! Nodes that are silent for a while, and for less than an election.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold_harness::{Client, Cluster, ask, eventually, json, with};
+use leasehold_harness::{Answer, Client, Cluster, ask, eventually, json, with};
 
 use crate::nodes;
 
@@ -13,8 +13,13 @@ const REFUSED_WITHIN: Duration = Duration::from_millis(300);
 /// The machine may be too slow for some of them.
 const ATTEMPTS: usize = 10;
 
-/// Longer than nodes wait for a word about what they have passed on.
-const LOST: Duration = Duration::from_millis(1_500);
+/// Longer than nodes wait for a word about what they have passed on, by the age of what a follower
+/// holds: that is up to two heartbeats more than its leader has been silent for.
+const LOST: Duration = Duration::from_millis(2_500);
+
+/// How long a node stands still whose answers are read then, and how many of them.
+const STOOD_STILL: Duration = Duration::from_secs(1);
+const STALE_READS: usize = 64;
 
 /// It is sent to the same leader again, which knows it by its id.
 #[test]
@@ -34,6 +39,42 @@ fn a_wait_through_another_node_outlives_a_moment_without_its_leader() {
     cluster.node(leader).thaw();
     client.let_go("q", held);
     assert!(waiter.finish().token() > held);
+}
+
+/// The words of the leader that lay in its sockets meanwhile are not news.
+#[test]
+fn a_node_that_stood_still_is_not_younger_than_what_it_lacks() {
+    let cluster = nodes().start(3);
+    let (leader, follower) = (cluster.leader(), cluster.follower());
+    let mut client = cluster.client(leader);
+    let mut stale = cluster.client(follower);
+    stale.get("/v1/locks?consistency=stale").ok();
+    let mut lacked = 0;
+    for attempt in 0..ATTEMPTS {
+        let resource = format!("late/{attempt}");
+        cluster.node(follower).freeze();
+        let ask_stale = format!(
+            "GET /v1/locks?prefix={resource}&consistency=stale HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        );
+        stale.send(ask_stale.repeat(STALE_READS).as_bytes()).expect("its socket takes them");
+        client.acquire(&ask(&resource, "a", 60_000)).token();
+        let written_at = Instant::now();
+        while written_at.elapsed() < STOOD_STILL {
+            let token = client.acquire(&ask("other", "a", 60_000)).token();
+            client.let_go("other", token);
+        }
+        let without_it = written_at.elapsed();
+        cluster.node(follower).thaw();
+        for _ in 0..STALE_READS {
+            let answer = stale.read().expect("it goes on");
+            if answer.ok()["items"].as_array().is_some_and(Vec::is_empty) {
+                lacked += 1;
+                assert!(age(&answer) >= without_it, "{without_it:?} without it: {answer}");
+            }
+        }
+        eventually("it is up to date", || silent_for(&mut stale) < STOOD_STILL);
+    }
+    assert!(lacked > 0, "none of the answers was old");
 }
 
 #[test]
@@ -68,9 +109,12 @@ fn was_waited_for(cluster: &Cluster, resource: &str) -> bool {
     true
 }
 
-/// For how long no quorum has answered this node, or its leader has said nothing.
+/// For how long no quorum has answered this node, or it may lack what its leader has done.
 fn silent_for(client: &mut Client) -> Duration {
-    let answer = client.get("/v1/locks?consistency=stale");
+    age(&client.get("/v1/locks?consistency=stale"))
+}
+
+fn age(answer: &Answer) -> Duration {
     let age = answer.header("leasehold-age-ms").and_then(|age| age.parse().ok());
     Duration::from_millis(age.unwrap_or_else(|| panic!("an age: {answer}")))
 }

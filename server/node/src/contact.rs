@@ -1,9 +1,12 @@
 //! How lately this node was in touch with the rest of its cluster.
 //!
 //! A leader is in touch as of the sending of the newest heartbeat that a quorum answered; any
-//! other node as of the newest word of its leader. From this follow the age of a stale answer, and
-//! what is said of a leader: one that has been silent for so long that an election may have begun
-//! is not named any more.
+//! other node as of the newest word of its leader. From this follows what is said of a leader: one
+//! that has been silent for so long that an election may have begun is not named any more.
+//!
+//! The age of a stale answer never trusts that a word was quick: a follower counts it from an
+//! instant that certainly lies before the leader spoke, an answer of its own that the leader had
+//! heard by then (`peers::echo`).
 
 use crate::config::Timing;
 use crate::node::Node;
@@ -25,8 +28,7 @@ struct Heard {
     leader: Option<(LeaderId, Instant)>,
     /// When a quorum, or whoever leads one, was last known to be there.
     touched: Instant,
-    /// The state holds everything that was committed at this instant, as far as the leader had
-    /// said by then.
+    /// The state holds everything that was committed at this instant.
     fresh: Option<Instant>,
     /// What the leader had committed at an instant, while it is not applied here.
     awaited: Option<(u64, Instant)>,
@@ -38,16 +40,24 @@ impl Contact {
         Self { heard: Mutex::new(Heard { leader: None, touched, fresh: None, awaited: None }) }
     }
 
-    /// A word of `leader` at `now`, who had committed all entries up to `committed`.
-    pub(crate) fn heard(&self, now: Instant, leader: LeaderId, committed: u64, applied: u64) {
+    /// A word of `leader` at `now`, and up to which entry it had committed at a known instant.
+    pub(crate) fn heard(
+        &self,
+        now: Instant,
+        leader: LeaderId,
+        committed: Option<(u64, Instant)>,
+        applied: u64,
+    ) {
         let mut heard = self.heard.lock();
         heard.leader = Some((leader, now));
         heard.touched = now;
         heard.applied(applied);
-        if committed <= applied {
-            heard.fresh = Some(now);
-        } else if heard.awaited.is_none() {
-            heard.awaited = Some((committed, now));
+        match committed {
+            Some((committed, at)) if committed <= applied => {
+                heard.fresh = heard.fresh.max(Some(at));
+            }
+            Some(_) if heard.awaited.is_none() => heard.awaited = committed,
+            _ => {}
         }
     }
 
@@ -79,7 +89,7 @@ impl Contact {
 impl Heard {
     fn applied(&mut self, applied: u64) {
         if let Some((_, at)) = self.awaited.filter(|(committed, _)| *committed <= applied) {
-            self.fresh = Some(at);
+            self.fresh = self.fresh.max(Some(at));
             self.awaited = None;
         }
     }
@@ -129,8 +139,9 @@ impl Node {
         known.then_some(leader)
     }
 
-    /// How far in the past the state of this node may lie: the time since a quorum answered it, or
-    /// since its leader spoke, whichever it has. `None` if neither has ever happened.
+    /// How far in the past the state of this node may lie: the time since it sent what a quorum
+    /// answered, or since its leader must have said what is applied here. `None` if neither has
+    /// ever happened.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         let inner = &self.inner;
@@ -171,13 +182,26 @@ mod tests {
     fn a_state_is_as_old_as_the_word_whose_entries_it_holds() {
         let (contact, start) = (Contact::new(), Instant::now());
         assert_eq!(contact.age(start, 0), None, "nothing was ever heard");
-        contact.heard(start, LEADER, 10, 10);
-        contact.heard(start + S, LEADER, 20, 10);
-        contact.heard(start + 2 * S, LEADER, 30, 15);
+        let told = |at, committed, applied| {
+            contact.heard(start + 4 * S, LEADER, Some((committed, at)), applied);
+        };
+        told(start, 10, 10);
+        told(start + S, 20, 10);
+        told(start + 2 * S, 30, 15);
         assert_eq!(contact.age(start + 2 * S, 15), Some(2 * S), "what came later is missing");
         assert_eq!(contact.age(start + 2 * S, 20), Some(S));
-        contact.heard(start + 3 * S, LEADER, 30, 30);
+        told(start + 3 * S, 30, 30);
         assert_eq!(contact.age(start + 3 * S, 30), Some(Duration::ZERO));
+        told(start + S, 30, 30);
+        assert_eq!(contact.age(start + 3 * S, 30), Some(Duration::ZERO), "an older word");
+    }
+
+    #[test]
+    fn a_word_of_unknown_age_says_who_leads_and_no_more() {
+        let (contact, start) = (Contact::new(), Instant::now());
+        contact.heard(start, LEADER, None, 7);
+        assert!(contact.hears(start, 2, S));
+        assert_eq!(contact.age(start, 7), None);
     }
 
     #[test]
@@ -193,7 +217,7 @@ mod tests {
     fn a_silent_leader_is_not_named() {
         let (contact, start) = (Contact::new(), Instant::now());
         let patience = Timing::LAN.election_begins();
-        contact.heard(start, LEADER, 0, 0);
+        contact.heard(start, LEADER, None, 0);
         assert!(contact.hears(start, 2, patience) && !contact.hears(start, 1, patience));
         assert!(!contact.hears(start + patience, 2, patience));
     }

@@ -189,6 +189,12 @@ fn messages_between_peers_keep_their_bytes() {
     };
     let snapshot = SnapshotAsk { vote: samples::vote(), meta: head.meta, totals };
     let parcel = samples::parcel();
+    let append = crate::types::AppendAsk {
+        vote: samples::vote(),
+        prev_log_id: Some(samples::log_id(9, 300)),
+        entries: samples::entries(),
+        leader_commit: Some(samples::log_id(9, 299)),
+    };
     let reach = crate::history::Reach { ended: (1_767_225_630_000, 41), revision: 900 };
     let encodings = [
         ("Hello", encode_hello(&samples::hello())),
@@ -204,6 +210,7 @@ fn messages_between_peers_keep_their_bytes() {
         ("Unable", encode_told(&Told::Unable("it is stopping".to_owned()))),
         ("StatusAsk", encode_status_ask(&samples::status_ask())),
         ("Status", encode_told(&Told::Status(Box::new(samples::report())))),
+        ("Append", encode_append(&append, 300).0),
     ];
     let encodings = encodings.map(|(name, bytes)| (name.to_owned(), bytes));
     check("peer.hex", &encodings);
@@ -217,6 +224,9 @@ fn messages_between_peers_keep_their_bytes() {
     assert!(matches!(asked, Ok(Ask::Status(back)) if back == samples::status_ask()));
     let told = decode_told(&encodings[12].1);
     assert!(matches!(told, Ok(Told::Status(back)) if *back == samples::report()));
+    let back = decode_ask(&encodings[13].1, 3);
+    let same = |back: &crate::types::AppendAsk| format!("{back:?}") == format!("{append:?}");
+    assert!(matches!(back, Ok(Ask::Append(back, 300)) if same(&back)));
     for (name, bytes) in encodings {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

@@ -1,9 +1,10 @@
 //! One connection to one peer. It is made when it is first needed, and again after a failure.
 
+use super::echo::Asking;
 use super::{Frames, HANDSHAKE_WITHIN, Identity, PROTOCOLS, framed};
 use crate::codec::{self, About, Carried, DecodeError, Standing, Told, Unwelcome, Welcome};
 use crate::runtime;
-use crate::types::Member;
+use crate::types::{AppendAsk, Member};
 use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -68,7 +69,7 @@ pub(crate) struct Line {
     address: String,
     /// Which life of the peer is meant, once it is a member.
     incarnation: Option<u128>,
-    frames: Option<Frames>,
+    open: Option<Open>,
 }
 
 impl Line {
@@ -80,12 +81,12 @@ impl Line {
 
     /// To a node of which only the address is known.
     pub(crate) fn unmet(us: Arc<Identity>, peer: u64, address: String) -> Self {
-        Self { us, peer, entered: address.clone(), address, incarnation: None, frames: None }
+        Self { us, peer, entered: address.clone(), address, incarnation: None, open: None }
     }
 
     /// Connects and answers who is there.
     pub(crate) async fn greet(&mut self) -> Result<(About, Standing), LineError> {
-        let (open, about, standing) = self.open().await?;
+        let (open, about, standing) = self.connect().await?;
         self.put_back(open);
         Ok((about, standing))
     }
@@ -93,15 +94,15 @@ impl Line {
     /// Takes the connection out, and makes it if there is none. Whoever has it puts it back with
     /// [`Line::put_back`] once every question is answered; else it closes.
     pub(super) async fn take(&mut self, within: Duration) -> Result<Open, LineError> {
-        if let Some(frames) = self.frames.take() {
-            return Ok(Open { frames, address: self.address.clone() });
+        if let Some(open) = self.open.take() {
+            return Ok(open);
         }
-        let opened = runtime::timeout_at(runtime::now() + within, self.open()).await;
+        let opened = runtime::timeout_at(runtime::now() + within, self.connect()).await;
         Ok(opened.ok_or_else(|| self.silent(within))??.0)
     }
 
     pub(super) fn put_back(&mut self, open: Open) {
-        self.frames = Some(open.frames);
+        self.open = Some(open);
     }
 
     /// One question and its answer.
@@ -140,13 +141,13 @@ impl Line {
 
     /// Connects to the peer wherever it may be, and takes the first place at which it answers. If
     /// there is none, what is said is said of the likeliest.
-    async fn open(&mut self) -> Result<Opened, LineError> {
+    async fn connect(&mut self) -> Result<Opened, LineError> {
         let (us, peer) = (Arc::clone(&self.us), self.peer);
         let trying = self.places().into_iter().zip(0_u32..).map(async |(address, nth)| {
             if nth > 0 {
                 runtime::sleep(nth * HEAD_START).await;
             }
-            (nth, self.open_at(address).await)
+            (nth, self.connect_at(address).await)
         });
         let mut trying: FuturesUnordered<_> = trying.collect();
         let mut failed: Option<(u32, LineError)> = None;
@@ -179,12 +180,12 @@ impl Line {
     }
 
     /// The name is looked up at every attempt: the peer may have moved.
-    async fn open_at(&self, address: String) -> Result<Opened, LineError> {
+    async fn connect_at(&self, address: String) -> Result<Opened, LineError> {
         let frames = match TcpStream::connect(&address).await.and_then(framed) {
             Ok(frames) => frames,
             Err(cause) => return Err(LineError::Connect { address, cause }),
         };
-        let mut open = Open { frames, address };
+        let mut open = Open { frames, address, appends: Asking::default() };
         let greeting = async {
             open.ask(codec::encode_hello(&self.us.hello(self.peer))).await?;
             let bytes = open.next().await?;
@@ -226,6 +227,7 @@ impl Line {
 pub(super) struct Open {
     frames: Frames,
     address: String,
+    appends: Asking,
 }
 
 impl Open {
@@ -233,11 +235,23 @@ impl Open {
         self.frames.send(Bytes::from(message)).await.map_err(|cause| self.broken(cause))
     }
 
+    /// Sends as many of the entries as fit into a frame, and answers how many those were.
+    pub(super) async fn append(&mut self, ask: &AppendAsk) -> Result<usize, LineError> {
+        let (message, count) = codec::encode_append(ask, self.appends.asks());
+        self.ask(message).await?;
+        Ok(count)
+    }
+
     pub(super) async fn told(&mut self) -> Result<Told, LineError> {
         let bytes = self.next().await?;
         match codec::decode_told(&bytes).map_err(|cause| self.senseless(cause))? {
             Told::Unable(why) => Err(LineError::Unable { address: self.address.clone(), why }),
-            told => Ok(told),
+            told => {
+                if matches!(told, Told::Append(_)) {
+                    self.appends.answered();
+                }
+                Ok(told)
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `identity` | who this node is, and whom it talks to |
 //! | `line` | one connection to one peer: the handshake, questions and answers in order |
+//! | `echo` | how old what a leader tells is at most |
 //! | `network` | what openraft asks of a network; appends are pipelined |
 //! | `session`, `bodies` | requests of clients on their way to the leader, and the room for them |
 //! | `snapshot` | a snapshot on its way, with the history that belongs to it |
@@ -20,6 +21,7 @@
 //! - A node that lost its data is not taken for the one that had it: its votes are gone.
 
 mod bodies;
+mod echo;
 mod identity;
 mod line;
 mod listener;

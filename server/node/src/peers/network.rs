@@ -71,7 +71,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: AppendAsk,
         _option: RPCOption,
     ) -> Result<AppendTold, RpcError> {
-        let (message, count) = codec::encode_append(&rpc);
+        // openraft asks in streams, so nothing is gained by saying what had been answered.
+        let (message, count) = codec::encode_append(&rpc, 0);
         let upto = (count < rpc.entries.len()).then(|| reached(&rpc, count));
         match self.line.call(message, APPENDED_WITHIN).await.map_err(failed)? {
             Told::Append(told) if told.is_success() => {
@@ -225,12 +226,11 @@ impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
     /// Sends it in pieces that fit into a frame.
     async fn ask(&mut self, mut ask: AppendAsk) -> Result<(), LineError> {
         loop {
-            let (message, count) = codec::encode_append(&ask);
+            let count = self.open.append(&ask).await?;
             let last = reached(&ask, count);
             let rest = ask.entries.split_off(count);
             let completes = rest.is_empty();
             self.asked.push_back(Asked { prev: ask.prev_log_id, last, completes });
-            self.open.ask(message).await?;
             if completes {
                 return Ok(());
             }

@@ -1,5 +1,6 @@
 //! Answering one peer: questions are handed to Raft in the order in which they come.
 
+use super::echo::Answering;
 use super::identity::{Admission, Caller};
 use super::listener::Host;
 use super::snapshot::Arriving;
@@ -17,6 +18,7 @@ use openraft::errors::Fatal;
 use openraft::raft::{StreamAppendError, StreamAppendResult};
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::mpsc;
 
 /// Appends that are handed to Raft before the first of them is answered.
@@ -29,12 +31,13 @@ struct Serving {
     host: Host,
     caller: Caller,
     appends: Option<(mpsc::Sender<AppendAsk>, Appended)>,
+    answered: Answering,
     snapshot: Option<Arriving>,
 }
 
 /// Answers until the peer goes away or says what has no meaning.
 pub(super) async fn serve(mut frames: Frames, host: Host, caller: Caller) -> io::Result<()> {
-    let mut serving = Serving { host, caller, appends: None, snapshot: None };
+    let mut serving = Serving::new(host, caller);
     loop {
         let told = tokio::select! {
             biased;
@@ -92,6 +95,10 @@ async fn next_appended(
 }
 
 impl Serving {
+    fn new(host: Host, caller: Caller) -> Self {
+        Self { host, caller, appends: None, answered: Answering::default(), snapshot: None }
+    }
+
     /// Looked at for every question: the caller may have become a member, or be none any more.
     fn refuses(&self, ask: &Ask) -> Option<&'static str> {
         if !is_plausible(ask) {
@@ -109,8 +116,8 @@ impl Serving {
 
     async fn answer(&mut self, ask: Ask) -> Option<Told> {
         match ask {
-            Ask::Append(ask) => {
-                self.append(ask).await;
+            Ask::Append(ask, answered) => {
+                self.append(ask, answered).await;
                 None
             }
             Ask::Vote(ask) => Some(told(self.host.raft.vote(ask).await, Told::Vote)),
@@ -135,8 +142,9 @@ impl Serving {
 
     /// A stream that ended with a refusal is begun anew: the peer knows that what it had asked
     /// before is void.
-    async fn append(&mut self, ask: AppendAsk) {
-        self.host.heard(&ask);
+    async fn append(&mut self, ask: AppendAsk, answered: u64) {
+        let since = self.answered.told_since(answered);
+        self.host.heard(&ask, since);
         let (asks, _) = self.appends.get_or_insert_with(|| {
             let (asks, waiting) = mpsc::channel(WINDOW);
             let waiting = stream::unfold(waiting, |mut waiting| async move {
@@ -152,6 +160,8 @@ impl Serving {
         &mut self,
         told: Option<Result<StreamAppendResult<TypeConfig>, Fatal<TypeConfig>>>,
     ) -> Option<Told> {
+        // Before it is sent: so it comes out earlier than it was rather than later.
+        self.answered.answers(runtime::now());
         match told {
             Some(Ok(Ok(upto))) => Some(Told::Append(AppendTold::PartialSuccess(upto))),
             Some(Ok(Err(StreamAppendError::Conflict(_)))) => {
@@ -206,7 +216,7 @@ fn is_plausible(ask: &Ask) -> bool {
         id.is_none_or(|id| id.index < NUMBER_MAX && id.leader_id.term < NUMBER_MAX)
     };
     match ask {
-        Ask::Append(ask) => {
+        Ask::Append(ask, _) => {
             let next = ask.prev_log_id.map_or(0, |id| id.index.saturating_add(1));
             let follows = (next..).zip(&ask.entries).all(|(at, entry)| entry.log_id.index == at);
             let ids = [ask.prev_log_id, ask.leader_commit].into_iter();
@@ -222,15 +232,18 @@ fn is_plausible(ask: &Ask) -> bool {
 
 impl Host {
     /// Only the word of a leader that this node follows counts, or will follow once it has taken
-    /// this in; and that at its receipt, as the answer may have to wait for the disk.
-    fn heard(&self, ask: &AppendAsk) {
+    /// this in; and that at its receipt, as the answer may have to wait for the disk. What it has
+    /// committed it had committed at `since`.
+    fn heard(&self, ask: &AppendAsk, since: Option<Instant>) {
         let leader = ask.vote.leader_id;
         let ours = self.raft.server_metrics().borrow_watched().vote;
         let later = leader.term > ours.leader_id.term;
         let elected = leader.term == ours.leader_id.term && !ours.committed;
         if leader == ours.leader_id || later || elected {
-            let committed = ask.leader_commit.map_or(0, |id| id.index);
             let applied = self.shared.applied().map_or(0, |id| id.index);
+            // One that has committed nothing yet may not know of all that its predecessor did.
+            let own = ask.leader_commit.filter(|id| id.leader_id.term == leader.term);
+            let committed = own.zip(since).map(|(id, since)| (id.index, since));
             self.contact.heard(runtime::now(), leader, committed, applied);
         }
     }

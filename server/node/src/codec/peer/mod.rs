@@ -41,7 +41,8 @@ use snapshot::{parcel_in, snapshot_in};
 /// What one peer asks another.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    Append(AppendAsk),
+    /// And how many had been answered on the connection when the append before was sent.
+    Append(AppendAsk, u64),
     Vote(VoteAsk),
     PreVote(VoteAsk),
     Transfer(TransferAsk),
@@ -76,7 +77,10 @@ pub(crate) fn encode_digests_ask() -> Vec<u8> {
 pub(crate) fn decode_ask(bytes: &[u8], knows: u16) -> Result<Ask, DecodeError> {
     let (kind, rest) = opened(bytes)?;
     Ok(match kind {
-        APPEND => Ask::Append(append_in(rest, knows)?),
+        APPEND => {
+            let (ask, answered) = append_in(rest, knows)?;
+            Ask::Append(ask, answered)
+        }
         VOTE => Ask::Vote(vote_ask_in(all(rest)?)),
         PRE_VOTE => Ask::PreVote(vote_ask_in(all(rest)?)),
         TRANSFER => Ask::Transfer(transfer_in(all(rest)?)),

@@ -14,6 +14,8 @@ pub(super) struct SentAppend {
     vote: StoredVote,
     prev: Option<StoredLogId>,
     commit: Option<StoredLogId>,
+    /// Appends on this connection that had been answered when the one before this was sent.
+    answered: u64,
     /// Bytes of each entry.
     entries: Vec<u32>,
 }
@@ -33,7 +35,7 @@ pub(super) struct SentTransfer {
 }
 
 /// The message, and how many of the entries are in it: the rest goes into the next one.
-pub(crate) fn encode_append(ask: &AppendAsk) -> (Vec<u8>, usize) {
+pub(crate) fn encode_append(ask: &AppendAsk, answered: u64) -> (Vec<u8>, usize) {
     let mut entries = Vec::new();
     let mut lengths = Vec::new();
     for entry in &ask.entries {
@@ -50,6 +52,7 @@ pub(crate) fn encode_append(ask: &AppendAsk) -> (Vec<u8>, usize) {
         vote: vote_out(&ask.vote),
         prev: ask.prev_log_id.map(log_id_out),
         commit: ask.leader_commit.map(log_id_out),
+        answered,
         entries: lengths,
     };
     (message(APPEND, &head, &entries), count)
@@ -73,19 +76,20 @@ pub(crate) fn encode_transfer(ask: &TransferAsk) -> Vec<u8> {
     message(TRANSFER, &sent, &[])
 }
 
-pub(super) fn append_in(bytes: &[u8], knows: u16) -> Result<AppendAsk, DecodeError> {
+pub(super) fn append_in(bytes: &[u8], knows: u16) -> Result<(AppendAsk, u64), DecodeError> {
     let (head, mut rest): (SentAppend, _) = Rest::after(bytes)?;
     let mut entries = Vec::with_capacity(head.entries.len().min(1_024));
     for length in head.entries {
         entries.push(decode_known_entry(rest.take(length)?, knows)?);
     }
     rest.end()?;
-    Ok(AppendAsk {
+    let ask = AppendAsk {
         vote: vote_in(head.vote),
         prev_log_id: head.prev.map(log_id_in),
         entries,
         leader_commit: head.commit.map(log_id_in),
-    })
+    };
+    Ok((ask, head.answered))
 }
 
 pub(super) fn vote_ask_in(sent: SentVote) -> VoteAsk {
