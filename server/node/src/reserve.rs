@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const FILE: &str = "reserve";
 
+/// Free space of so many reserves is little: those who write may use it up in a moment.
+const LITTLE: u64 = 4;
+
 /// What is kept, and whether it is needed.
 #[derive(Debug, Clone)]
 pub(crate) struct Reserve {
@@ -30,6 +33,11 @@ pub(crate) struct Reserve {
 impl Reserve {
     pub(crate) fn new(dir: PathBuf, bytes: u64, metrics: Metrics) -> Self {
         Self { dir, bytes, metrics, full: Arc::default(), quorum_full: Arc::default() }
+    }
+
+    /// Whether a node may soon be short that has so much free space and such a reserve.
+    pub(crate) fn is_near(free: u64, reserve: u64) -> bool {
+        free < reserve.saturating_mul(LITTLE)
     }
 
     /// How much is kept.

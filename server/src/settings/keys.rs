@@ -122,7 +122,12 @@ pub const KEYS: &[Key] = &[
         "1",
         "Log entries handed to Raft and not applied; more suit nodes that are far from each other",
     ),
-    key("reserve_bytes", "BYTES", "67108864", "Disk space kept for releases and expiries"),
+    key(
+        "reserve_bytes",
+        "BYTES",
+        "67108864",
+        "Disk space kept for releases and expiries; at least what is written in two seconds",
+    ),
     key(
         "digest_every",
         "N",

@@ -11,8 +11,9 @@ use crate::codec::Report;
 use crate::config::Timing;
 use crate::node::Node;
 use crate::place::Removed;
+use crate::reserve::Reserve;
 use crate::runtime;
-use crate::status::{Answered, RaftState};
+use crate::status::{Answered, NodeStatus, RaftState};
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::Precondition;
@@ -21,6 +22,8 @@ use std::time::Duration;
 
 /// How often members ask each other how they are.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// The same while the disk of a voter may soon be full: who leads has to know before it grants more.
+const ASK_SOON: Duration = Duration::from_millis(200);
 /// A change that takes longer is not waited for.
 const CHANGED_WITHIN: Duration = Duration::from_secs(5);
 /// How often the own state is looked at.
@@ -51,8 +54,7 @@ impl Upkeep {
         while !self.node.inner.hub.is_stopped() {
             self.look();
             if runtime::now() >= ask_at {
-                self.ask().await;
-                ask_at = runtime::now() + ASK_AGAIN;
+                ask_at = runtime::now() + self.ask().await;
             }
             tokio::select! {
                 changed = raft.changed() => if changed.is_err() { return },
@@ -78,8 +80,8 @@ impl Upkeep {
         self.was_member |= is_member;
     }
 
-    /// What the others say.
-    async fn ask(&mut self) {
+    /// What the others say, and after how long they are to be asked again.
+    async fn ask(&mut self) -> Duration {
         let round = self.node.inner.survey.round().await;
         let own = self.node.own();
         for (id, answered) in round.iter() {
@@ -90,24 +92,30 @@ impl Upkeep {
                 self.compare_timing(*id, report);
             }
         }
-        self.compare_space(&round);
+        let again = self.compare_space(&round);
         self.tell_stranger(&round);
         self.count(&round);
         if self.node.is_leading() {
             self.update_addresses().await;
         }
+        again
     }
 
     /// A write that a quorum has no space for stops those who take it for good.
-    fn compare_space(&self, round: &BTreeMap<u64, Answered>) {
+    fn compare_space(&self, round: &BTreeMap<u64, Answered>) -> Duration {
         let inner = &self.node.inner;
         let is_voter = inner.raft.voter_ids().any(|id| id == inner.id);
         let own = is_voter.then_some(inner.reserve.is_needed());
-        let others = round.values().filter(|one| one.voter);
-        let others = others.filter_map(|one| Some(one.told.as_ref().ok()?.0.status.storage_full));
-        let said: Vec<bool> = others.chain(own).collect();
+        let voters = round.values().filter(|one| one.voter);
+        let others: Vec<_> =
+            voters.filter_map(|one| Some(&one.told.as_ref().ok()?.0.status)).collect();
+        let said = others.iter().map(|status| status.storage_full).chain(own);
+        let said: Vec<bool> = said.collect();
         let short = said.iter().filter(|short| **short).count();
         inner.reserve.compare(said.len() - short, short, inner.raft.voter_ids().count());
+        let near =
+            |status: &&NodeStatus| Reserve::is_near(status.disk_free_bytes, status.reserve_bytes);
+        if others.iter().any(near) { ASK_SOON } else { ASK_AGAIN }
     }
 
     fn count(&mut self, round: &BTreeMap<u64, Answered>) {
