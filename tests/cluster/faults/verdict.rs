@@ -53,8 +53,57 @@ pub(super) fn judge(cluster: &Cluster, history: &History, told: &[Value]) {
     }
     history.judge_record(&records);
     history.judge_events(told, &records);
+    metrics_agree(cluster);
     assert_eq!(history.breaches(), []);
     assert!(history.grants() >= GRANTS_MIN, "{} grants in all", history.grants());
+}
+
+/// What each node measures is what it lists, once the lists show something to count.
+#[track_caller]
+fn metrics_agree(cluster: &Cluster) {
+    let mut client = Roaming::by(cluster.book());
+    for kept in ["end/1", "end/2"] {
+        let asked = with(ask(kept, "last", 600_000), json!({"request_id": kept}));
+        client.post("/v1/acquire-lock", &asked, PATIENCE).expect("an answer").token();
+    }
+    for id in cluster.up() {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let counted = patient(cluster, id).and_then(|mut client| counted(&mut client));
+            let differs = |counts: &Vec<(_, u64, u64)>| counts.iter().any(|(_, a, b)| a != b);
+            if counted.as_ref().is_some_and(|counts| !differs(counts)) {
+                break;
+            }
+            let now = Instant::now();
+            assert!(
+                now < deadline,
+                "node {id}, names with what is listed and measured: {counted:?}"
+            );
+        }
+    }
+}
+
+/// Names of metrics, with what a node lists and what it measures. Nothing before it has all that
+/// was kept for this.
+fn counted(client: &mut Client) -> Option<Vec<(&'static str, u64, u64)>> {
+    // Before the lists, and as old as the last look of the node: so they agree once nothing changes.
+    let measured = client.try_call("GET", "/metrics", &[], b"").ok()?;
+    let locks = get(client, "/v1/locks?limit=1000&consistency=stale")?;
+    let locks = locks["items"].as_array()?;
+    let sum = |field: &str| locks.iter().filter_map(|lock| lock[field].as_u64()).sum::<u64>();
+    let leases = get(client, "/v1/leases?limit=1&consistency=stale")?["total"].as_u64()?;
+    let ended = records(client)?.iter().filter(|record| !record["how"].is_null()).count() as u64;
+    let listed = [
+        ("leasehold_locks", locks.len() as u64),
+        ("leasehold_grants", sum("holders_total")),
+        ("leasehold_waiters", sum("queue_length")),
+        ("leasehold_leases", leases),
+        ("leasehold_history_records", ended),
+        ("leasehold_state_diverged", 0),
+    ];
+    (locks.len() >= 2).then(|| {
+        listed.iter().map(|(name, listed)| (*name, *listed, measured.metric(name))).collect()
+    })
 }
 
 /// What all nodes say alike.

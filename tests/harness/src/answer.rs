@@ -55,6 +55,14 @@ impl Answer {
         token
     }
 
+    /// The value of a metric without labels.
+    #[track_caller]
+    pub fn metric(&self, name: &str) -> u64 {
+        let text = String::from_utf8_lossy(&self.body);
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("no metric {name} in {self}"))
+    }
+
     /// For how long the receiver of this grant or renewal may act, counted from `sent`.
     #[track_caller]
     pub fn valid_for(&self) -> Duration {

@@ -93,9 +93,6 @@ impl Client {
     /// The value of a metric without labels. It may be as old as the node's last look.
     #[track_caller]
     pub fn metric(&mut self, name: &str) -> u64 {
-        let answer = self.get("/metrics");
-        let text = String::from_utf8_lossy(&answer.body);
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-        value.unwrap_or_else(|| panic!("no metric {name} in {answer}"))
+        self.get("/metrics").metric(name)
     }
 }
