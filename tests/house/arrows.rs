@@ -56,6 +56,10 @@ const KEPT: &[(&str, &[&str])] = &[
 ];
 
 fn arrows() -> Arrows {
+    packages().iter().map(|package| (folder(package), shipped(package))).collect()
+}
+
+fn packages() -> Vec<Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -64,8 +68,25 @@ fn arrows() -> Arrows {
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("metadata is JSON");
-    let packages = metadata["packages"].as_array().expect("a list of packages");
-    packages.iter().map(|package| (folder(package), shipped(package))).collect()
+    metadata["packages"].as_array().expect("a list of packages").clone()
+}
+
+/// One that is not finished may change what it means with every release.
+#[test]
+fn what_is_not_finished_is_pinned() {
+    let packages = packages();
+    let dependencies = packages
+        .iter()
+        .flat_map(|package| package["dependencies"].as_array().expect("a list of dependencies"));
+    let mut pinned = BTreeSet::new();
+    for one in dependencies {
+        let (name, wanted) = (one["name"].as_str(), one["req"].as_str().expect("a requirement"));
+        if wanted.contains('-') {
+            assert!(wanted.starts_with('='), "{name:?} is not pinned: {wanted}");
+            pinned.extend(name);
+        }
+    }
+    assert!(pinned.contains("openraft"), "an alpha as long as there is nothing else: {pinned:?}");
 }
 
 fn folder(package: &Value) -> String {
