@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_harness::{
-    Cluster, History, Random, Roaming, ask, ask_on, json, slow_sync, with, within,
+    Cluster, History, Random, Roaming, ask, ask_on, eventually, json, slow_sync, with, within,
 };
 
 use crate::nodes;
@@ -56,6 +56,51 @@ fn all_nodes_are_killed_at_once_with_a_slow_disk_under_the_leader() {
         cluster.restart_all();
         cluster.hand_over(Some(1));
         set(SLOW_MS);
+    });
+}
+
+/// Those who stand in line when leaders die, one after the other.
+const IN_LINE: u64 = 8;
+
+#[test]
+fn who_stands_in_line_keeps_its_place_when_leaders_die() {
+    let mut cluster = nodes().start(3);
+    let book = cluster.book();
+    let mut holder = Roaming::by(book.clone());
+    let asked = with(ask("q", "holder", LEASE_MS), json!({"request_id": "first"}));
+    let held = holder.post("/v1/acquire-lock", &asked, PATIENCE).expect("an answer").token();
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..IN_LINE)
+            .map(|nth| {
+                // Through each of the nodes, and each goes on with another when its own is gone.
+                let mut waiter = Roaming::by(book.clone()).from_node(nth as usize);
+                let waits = scope.spawn(move || {
+                    let more = json!({"request_id": "once", "wait_ms": 60_000});
+                    let body = with(ask("q", &format!("w{nth}"), LEASE_MS), more);
+                    let granted = waiter.post("/v1/acquire-lock", &body, PATIENCE);
+                    let token = granted.expect("an answer").token();
+                    let body = json!({"resource": "q", "token": token});
+                    waiter.post("/v1/release-lock", &body, PATIENCE).expect("an answer").ok();
+                    token
+                });
+                let mut client = cluster.client(cluster.leader());
+                eventually("it stands in line", || client.queue_length("q") == nth + 1);
+                waits
+            })
+            .collect();
+        for _ in 0..2 {
+            let leader = cluster.leader();
+            cluster.kill9(leader);
+            cluster.leader();
+            cluster.restart(leader);
+        }
+        let mut client = cluster.client(cluster.leader());
+        assert_eq!(client.queue_length("q"), IN_LINE);
+        let body = json!({"resource": "q", "token": held});
+        holder.post("/v1/release-lock", &body, PATIENCE).expect("an answer").ok();
+        let tokens: Vec<u64> =
+            waiting.into_iter().map(|waits| waits.join().expect("it is granted")).collect();
+        assert!(tokens.is_sorted_by(|before, after| before < after), "{tokens:?}");
     });
 }
 

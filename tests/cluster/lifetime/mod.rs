@@ -20,6 +20,8 @@ use judge::{Ends, Life, Look, Reigns, TTL, breaches};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks of one who looks all the time.
 const PACE: Duration = Duration::from_millis(20);
+/// The TTL that some of the leases are given soon after they were opened.
+const SHORTER: Duration = Duration::from_secs(3);
 /// The longest that a leader leads before it is killed, unless it may see leases end.
 const REIGN_MS: u64 = 4_000;
 
@@ -48,13 +50,13 @@ fn a_lease_that_nobody_renews_lives_its_ttl_and_ends_soon_after_it_whoever_leads
     std::thread::scope(|scope| {
         let ending = Ending(&scene.over);
         cluster.up().into_iter().for_each(|id| drop(scope.spawn(move || scene.observe(id))));
-        let open = |round: u64| {
-            let resource = format!("life/{round}");
-            let lease = scene.open(&resource);
+        let open = |resource: String, shorter: bool| {
+            let lease = scene.open(&resource, shorter);
             scope.spawn(move || scene.succeed(&resource, &lease));
         };
         for round in 0..rounds() {
-            open(round);
+            open(format!("life/{round}"), false);
+            open(format!("short/{round}"), true);
             // Now and then a reign is long enough for leases to end in it.
             let long = if round % 5 == 4 { TTL } else { Duration::ZERO };
             std::thread::sleep(long + Duration::from_millis(random.below(REIGN_MS)));
@@ -66,7 +68,8 @@ fn a_lease_that_nobody_renews_lives_its_ttl_and_ends_soon_after_it_whoever_leads
         }
         // Whoever takes over without an election knows its leases for no longer than they live: a
         // deadline of its own that came too early would not be hidden by the time of an election.
-        open(rounds());
+        open(format!("life/{}", rounds()), false);
+        open(format!("short/{}", rounds()), true);
         cluster.hand_over(None);
         within(PATIENCE, "every lease ends", || scene.all_ended().then_some(()));
         drop(ending);
@@ -92,13 +95,13 @@ impl Scene {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Posts until there is an answer that settles it. The request carries an id.
-    fn post(&self, body: &Value) -> Option<Answer> {
+    /// Posts until there is an answer that settles it. The request must be one that may be repeated.
+    fn post(&self, path: &str, body: &Value) -> Option<Answer> {
         while !self.is_over() {
             let addresses = self.addresses.lock().expect("nobody panics with it").clone();
             let mut roaming = Roaming::new(addresses.into_values().collect::<Vec<_>>());
             // After a moment those who run are at other addresses.
-            let answer = roaming.post("/v1/acquire-lock", body, Duration::from_secs(1));
+            let answer = roaming.post(path, body, Duration::from_secs(1));
             if let Some(answer) = answer {
                 return Some(answer);
             }
@@ -106,12 +109,21 @@ impl Scene {
         None
     }
 
-    /// Opens a lease that holds one lock, and never renews it.
-    fn open(&self, resource: &str) -> String {
-        let body = ask(resource, "first", TTL.as_millis() as u64);
-        let answer = self.post(&with(body, json!({"request_id": resource}))).expect("a grant");
-        let lease = answer.ok()["lease_id"].as_str().expect("a grant has a lease").to_owned();
-        let life = Life::new(answer.sent, answer.received);
+    /// Opens a lease that holds one lock, and never renews it but for a shorter TTL.
+    fn open(&self, resource: &str, shorter: bool) -> String {
+        let body =
+            with(ask(resource, "first", TTL.as_millis() as u64), json!({"request_id": resource}));
+        let answer = self.post("/v1/acquire-lock", &body).expect("a grant");
+        let (lease, token) = (answer.ok()["lease_id"].clone(), answer.token());
+        let lease = lease.as_str().expect("a grant has a lease").to_owned();
+        let mut life = Life::new(answer.sent, answer.received);
+        if shorter {
+            let ttl_ms = SHORTER.as_millis() as u64;
+            let body = json!({"resource": resource, "token": token, "ttl_ms": ttl_ms});
+            let renewed = self.post("/v1/renew-lock", &body).expect("it is held");
+            renewed.ok();
+            life.shortened(renewed.sent, renewed.received, SHORTER);
+        }
         self.lives.lock().expect("nobody panics with it").insert(lease.clone(), life);
         lease
     }
@@ -120,7 +132,7 @@ impl Scene {
     fn succeed(&self, resource: &str, lease: &str) {
         let more = json!({"request_id": resource, "wait_ms": 60_000});
         let body = with(ask(resource, "next", 60_000), more);
-        while let Some(answer) = self.post(&body) {
+        while let Some(answer) = self.post("/v1/acquire-lock", &body) {
             if answer.status == 409 {
                 answer.problem(409, "wait_timeout");
                 continue;
