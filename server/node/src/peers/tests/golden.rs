@@ -4,7 +4,8 @@
 //! Nobody can start it alone, as its peers are gone. So it is opened as a node would, and its log is
 //! applied to its snapshot.
 
-use super::{Cluster, caught_up, purge, token, work};
+use super::compaction::purge;
+use super::{Cluster, caught_up, token, work};
 use crate::history::Filter;
 use crate::open::support::{apply, setup};
 use crate::open::{Opened, Setup, open};
