@@ -213,7 +213,7 @@ impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
                 told = answer(&mut self.open), if !self.asked.is_empty() => {
                     let asked = self.asked.pop_front()?;
                     match told.map(|told| judged(told, &asked)) {
-                        Ok(Some(Ok(_))) if !asked.completes => {}
+                        Ok(Some(Ok(_))) if !asked.completes || self.is_asked_again(&asked) => {}
                         Ok(Some(result)) => return Some(Ok(result)),
                         Ok(None) => return Some(Err(self.open.other_answer())),
                         Err(cause) => return Some(Err(cause)),
@@ -221,6 +221,14 @@ impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
                 }
             }
         }
+    }
+
+    /// Whether a later request ends at the same entry, as one does that only says how far the
+    /// leader has committed. openraft would take this answer for one to both, and so believe that
+    /// the follower had heard the later one: a read could be confirmed by what was said before it.
+    /// What that one is answered covers this one.
+    fn is_asked_again(&self, answered: &Asked) -> bool {
+        self.asked.front().is_some_and(|next| next.last == answered.last)
     }
 
     /// Sends it in pieces that fit into a frame.
@@ -247,8 +255,10 @@ async fn answer(open: &mut Open) -> Result<Told, LineError> {
 
 fn judged(told: Told, asked: &Asked) -> Option<StreamAppendResult<TypeConfig>> {
     match told {
-        // Nothing to disagree with: only a peer that is out of its mind says so.
+        // Nothing to disagree with: only a peer that is out of its mind says so, or that it has
+        // what it was not sent.
         Told::Append(AppendTold::Conflict) if asked.prev.is_none() => None,
+        Told::Append(AppendTold::PartialSuccess(upto)) if upto > asked.last => None,
         Told::Append(told) => Some(told.into_stream_result(asked.prev, asked.last)),
         _ => None,
     }
@@ -287,15 +297,91 @@ fn unexpected(told: &Told) -> RpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{Ask, Standing, Welcome, samples};
     use crate::config::NodeConfig;
+    use crate::node::Node;
     use crate::peers::tests::open;
+    use crate::peers::{Frames, framed};
+    use crate::types::{Entry, Payload};
+    use bytes::Bytes;
+    use futures_util::SinkExt as _;
     use std::net::TcpListener;
+    use tempfile::TempDir;
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_peer_that_stays_away_is_not_connected_to_in_a_loop() {
+    async fn node() -> (TempDir, Node) {
         let dir = tempfile::tempdir().expect("a directory");
         let config = NodeConfig { reserve_bytes: 0, ..NodeConfig::new(1, dir.path().join("data")) };
         let node = open(&config).await;
+        (dir, node)
+    }
+
+    /// Greets whoever calls as a node that belongs to no cluster yet.
+    async fn greet(listener: tokio::net::TcpListener) -> Frames {
+        let (stream, _) = listener.accept().await.expect("somebody calls");
+        let mut frames = framed(stream).expect("tuned");
+        frames.next().await.expect("a greeting").expect("a frame");
+        let about = samples::hello().caller;
+        let standing = Standing { empty: true, cluster: None, member: false };
+        let welcome = Welcome::Protocol { version: 1, about, standing };
+        frames.send(Bytes::from(codec::encode_welcome(&welcome))).await.expect("it listens");
+        frames
+    }
+
+    fn append(prev: u64, entries: u64) -> AppendAsk {
+        let entry = |index| Entry { log_id: samples::log_id(9, index), payload: Payload::Blank };
+        AppendAsk {
+            vote: samples::vote(),
+            prev_log_id: Some(samples::log_id(9, prev)),
+            entries: (prev + 1..=prev + entries).map(entry).collect(),
+            leader_commit: Some(samples::log_id(9, prev)),
+        }
+    }
+
+    /// What is reported of these appends, each of which is answered when all have arrived.
+    async fn reported(appends: Vec<AppendAsk>) -> Vec<u64> {
+        let (_dir, node) = node().await;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let peer = listener.local_addr().expect("bound").to_string();
+        let incarnation = samples::hello().caller.incarnation;
+        let there = Member { peer, incarnation, ..Member::default() };
+        let count = appends.len();
+        let answering = tokio::spawn(async move {
+            let mut frames = greet(listener).await;
+            let mut asked = Vec::new();
+            while asked.len() < count {
+                let frame = frames.next().await.expect("it asks").expect("a frame");
+                asked.push(codec::decode_ask(&frame, 3).expect("it makes sense"));
+            }
+            for ask in asked {
+                let Ask::Append(ask, _) = ask else { panic!("an append") };
+                let last = ask.entries.last().map(|entry| entry.log_id).or(ask.prev_log_id);
+                let told = Told::Append(AppendTold::PartialSuccess(last));
+                frames.send(Bytes::from(codec::encode_told(&told))).await.expect("it listens");
+            }
+            frames
+        });
+        let mut peer = Peers::new(node.inner.identity.clone()).new_client(2, &there).await;
+        let option = RPCOption::new(Duration::from_secs(60));
+        let told = peer.stream_append(stream::iter(appends), option).await.expect("it is there");
+        let told: Vec<_> = told.collect().await;
+        answering.await.expect("it answers");
+        node.shutdown().await;
+        let index = |told: Result<StreamAppendResult<TypeConfig>, RpcError>| {
+            told.expect("answered").expect("taken").expect("an entry").index
+        };
+        told.into_iter().map(index).collect()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_answer_is_not_taken_for_one_to_what_was_said_later_of_the_same_entry() {
+        let appends = vec![append(5, 1), append(6, 0), append(6, 2), append(8, 0), append(8, 0)];
+        assert_eq!(reported(appends).await, [6, 8]);
+        assert_eq!(reported(vec![append(5, 1), append(6, 1)]).await, [6, 7]);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_peer_that_stays_away_is_not_connected_to_in_a_loop() {
+        let (_dir, node) = node().await;
         let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let peer = port.local_addr().expect("bound").to_string();
         drop(port);
