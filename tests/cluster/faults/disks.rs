@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use leasehold_harness::{Client, Disk, ask, slow_sync, within};
+use leasehold_harness::{Client, Disk, ask, json, slow_sync, with, within};
 
 use super::trial::{PATIENCE, Trial, is_long, nodes, trial};
 
 const MIB: u64 = 1 << 20;
 const DISK: u64 = 48 * MIB;
 const RESERVE: u64 = 8 * MIB;
+/// Not below the reserve yet.
+const LITTLE: u64 = 10 * MIB;
+const WRITERS: usize = 4;
 /// Below the reserve, and not below its half, where the node itself gives it up.
 const SHORT: u64 = 6 * MIB;
 const SLOW_MS: &str = "200";
@@ -26,6 +29,7 @@ fn the_disk_of_the_leader_and_then_of_a_majority_is_full() {
             the_leader_is_short(trial, &disks);
             all_but_the_leader_are_short(trial, &disks);
             a_majority_is_short(trial, &disks);
+            writes_fill_what_is_left(trial, &disks);
             a_majority_is_full(trial, &disks);
         }
     });
@@ -82,6 +86,37 @@ fn a_majority_is_short(trial: &mut Trial<'_>, disks: &[Disk]) {
     trial.stay(Duration::from_secs(2));
     both.iter().for_each(|id| disk(disks, *id).clear());
     trial.progress("after both have space again");
+}
+
+/// The writes of clients themselves use the space up: whoever grants must know of it before those who
+/// have to write can write no more.
+fn writes_fill_what_is_left(trial: &mut Trial<'_>, disks: &[Disk]) {
+    let leader = trial.cluster.leader();
+    let others: Vec<u64> = trial.cluster.up().into_iter().filter(|id| *id != leader).collect();
+    others.iter().for_each(|id| disk(disks, *id).fill(LITTLE));
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let mut client = trial.cluster.client(leader);
+            scope.spawn(move || write_until_refused(&mut client, writer));
+        }
+    });
+    trial.stay(Duration::from_secs(1));
+    for id in others {
+        assert!(!trial.cluster.node_mut(id).has_ended(), "node {id} ran out of space");
+        disk(disks, id).clear();
+    }
+    trial.progress("after the others have space again");
+}
+
+fn write_until_refused(client: &mut Client, writer: usize) {
+    let note = "x".repeat(500);
+    let mut nth = 0;
+    within(PATIENCE, "acquires are refused for want of space", || {
+        nth += 1;
+        let asked = ask(&format!("fill/{writer}/{nth}"), "writes", 2_000);
+        let answer = client.acquire(&with(asked, json!({"metadata": {"note": note}})));
+        (answer.status == 503 && answer.json()["code"] == "storage_full").then_some(())
+    });
 }
 
 /// With no space at all a node goes on in the files that it has, or ends when it can write no more.
