@@ -7,6 +7,7 @@
 //! | `widths` | tokens of every width |
 //! | `interruptions` | signals, limits, stores that die, hang or say nothing |
 //! | `rights` | rights and things of others around the kit |
+//! | `triggers` | triggers on the tables of users |
 //! | `whole` | parts of the kit that are gone, renamed or locked |
 //! | `tls` | whom a store is taken for |
 
@@ -15,6 +16,7 @@ mod kit;
 mod rights;
 mod statements;
 mod tls;
+mod triggers;
 mod whole;
 mod widths;
 

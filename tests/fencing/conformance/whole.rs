@@ -3,7 +3,8 @@
 
 use leasehold_harness::Value;
 
-use super::rights::{SHOWN, is_closed_by_the_advice, is_mended_by_installing};
+use super::rights::is_closed_by_the_advice;
+use super::triggers::{SHOWN, is_mended_by_installing};
 use super::{codes, refused, sql, told, with_kit};
 use crate::postgres::fixture::{number, run, session, session_as};
 
