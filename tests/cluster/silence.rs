@@ -14,8 +14,8 @@ const REFUSED_WITHIN: Duration = Duration::from_millis(300);
 const ATTEMPTS: usize = 10;
 
 /// Longer than nodes wait for a word about what they have passed on, by the age of what a follower
-/// holds: that is up to two heartbeats more than its leader has been silent for.
-const LOST: Duration = Duration::from_millis(2_500);
+/// holds: that is up to three heartbeats more than its leader has been silent for.
+const LOST: Duration = Duration::from_millis(3_000);
 
 /// How long a node stands still whose answers are read then, and how many of them.
 const STOOD_STILL: Duration = Duration::from_secs(1);

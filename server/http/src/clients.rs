@@ -19,6 +19,7 @@ pub(crate) async fn list(ask: Ask) -> Answered {
     if let Some(cursor) = query.text("cursor") {
         filter = filter.go_on(cursor).ok_or_else(not_ours)?;
     }
+    let reading = ask.reading(stale);
     let page = ask.node().clients(ask.call, filter, stale).await?;
-    Ok(ask.read(Answer::json(&to_wire::clients(&page.value)), page.revision, stale))
+    Ok(reading.answered(Answer::json(&to_wire::clients(&page.value)), page.revision))
 }

@@ -95,8 +95,9 @@ pub(crate) async fn list(ask: Ask) -> Answered {
     if let Some(cursor) = query.text("cursor") {
         filter = filter.go_on(cursor).ok_or_else(not_ours)?;
     }
+    let reading = ask.reading(stale);
     let page = ask.node().leases(ask.call, filter, stale).await?;
-    Ok(ask.read(Answer::json(&to_wire::leases(&page.value)), page.revision, stale))
+    Ok(reading.answered(Answer::json(&to_wire::leases(&page.value)), page.revision))
 }
 
 pub(crate) const END_PARAMETERS: &[&str] = &["client_id", "reason"];

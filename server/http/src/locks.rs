@@ -6,6 +6,7 @@ use crate::{from_wire, to_wire};
 use leasehold_node::{LockState, LocksFilter};
 use leasehold_wire::Invalid;
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 /// Items of one page.
 pub(crate) const LIMIT: RangeInclusive<usize> = 1..=1_000;
@@ -20,17 +21,17 @@ pub(crate) const ONE_PARAMETERS: &[&str] = &["resource", "consistency"];
 pub(crate) async fn one(ask: Ask) -> Answered {
     let query = ask.query(ONE_PARAMETERS)?;
     let resource = from_wire::resource(query.required("resource")?)?;
-    let stale = query.stale()?;
-    let status = ask.node().lock(ask.call, resource, QUEUE_SHOWN, stale).await?;
-    Ok(ask.read(Answer::json(&to_wire::lock(&status.value)), status.revision, stale))
+    let reading = ask.reading(query.stale()?);
+    let status = ask.node().lock(ask.call, resource, QUEUE_SHOWN, reading.stale).await?;
+    Ok(reading.answered(Answer::json(&to_wire::lock(&status.value)), status.revision))
 }
 
 /// `GET /v1/locks`
 pub(crate) async fn list(ask: Ask) -> Answered {
     let filter = filter(&ask)?;
-    let stale = ask.query(LIST_PARAMETERS)?.stale()?;
-    let page = ask.node().locks(ask.call, filter, stale).await?;
-    Ok(ask.read(Answer::json(&to_wire::locks(&page.value)), page.revision, stale))
+    let reading = ask.reading(ask.query(LIST_PARAMETERS)?.stale()?);
+    let page = ask.node().locks(ask.call, filter, reading.stale).await?;
+    Ok(reading.answered(Answer::json(&to_wire::locks(&page.value)), page.revision))
 }
 
 pub(crate) const LIST_PARAMETERS: &[&str] =
@@ -58,14 +59,35 @@ pub(crate) fn not_ours() -> Invalid {
     Invalid::field("cursor", "is not from a page of this list", "a `next_cursor` of the same query")
 }
 
+/// A read that is about to be made, and for a stale one how old the state was before.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) stale: bool,
+    seen: Option<(Duration, Instant)>,
+}
+
 impl Ask {
-    /// Marks a reader's answer with the revision that it saw, and a stale one with its age.
+    /// Looks at the age now: by the time of the answer this node may have heard of more than was
+    /// read.
+    pub(crate) fn reading(&self, stale: bool) -> Reading {
+        let begun = Instant::now();
+        let age = stale.then(|| self.app.onward.age()).flatten();
+        Reading { stale, seen: age.map(|age| (age, begun)) }
+    }
+}
+
+impl Reading {
+    /// Marks the answer with the revision that was seen, or a stale one with its age.
     ///
-    /// The age counts from the last word of a quorum, or of the leader, that this node heard:
-    /// whatever has happened since, it may not know of.
-    pub(crate) fn read(&self, answer: Answer, revision: u64, stale: bool) -> Answer {
-        let age_ms = self.app.onward.age().map(|age| age.as_micros().div_ceil(1_000) as u64);
-        let answer = if stale { answer.aged(age_ms) } else { answer.at(revision) };
+    /// The age counts from when this node certainly knew all that had happened: whatever has
+    /// happened since, it may not know of.
+    pub(crate) fn answered(self, answer: Answer, revision: u64) -> Answer {
+        let age_ms = self.seen.map(|(age, begun)| {
+            // A node that is its own quorum knows everything.
+            let age = if age.is_zero() { age } else { age + begun.elapsed() };
+            age.as_micros().div_ceil(1_000) as u64
+        });
+        let answer = if self.stale { answer.aged(age_ms) } else { answer.at(revision) };
         answer.unstored()
     }
 }

@@ -6,20 +6,24 @@
 //!
 //! The age of a stale answer never trusts that a word was quick: a follower counts it from an
 //! instant that certainly lies before the leader spoke, an answer of its own that the leader had
-//! heard by then (`peers::echo`).
+//! heard by then, and from when a quorum followed that leader (`peers::echo`). Time in which the
+//! machine itself is suspended is not in it.
 
 use crate::config::Timing;
 use crate::node::Node;
 use crate::runtime;
-use crate::types::LeaderId;
+use crate::types::{DataMetrics, LeaderId};
 use openraft::async_runtime::{Instant as _, WatchReceiver as _};
 use parking_lot::Mutex;
+use std::fmt;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// What this node last heard of the others.
-#[derive(Debug)]
 pub(crate) struct Contact {
     heard: Mutex<Heard>,
+    /// Of this node's own Raft, which begins later than this.
+    raft: OnceLock<DataMetrics>,
 }
 
 #[derive(Debug)]
@@ -34,10 +38,34 @@ struct Heard {
     awaited: Option<(u64, Instant)>,
 }
 
+impl fmt::Debug for Contact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.heard.fmt(f)
+    }
+}
+
 impl Contact {
     pub(crate) fn new() -> Self {
         let touched = runtime::now();
-        Self { heard: Mutex::new(Heard { leader: None, touched, fresh: None, awaited: None }) }
+        let heard = Heard { leader: None, touched, fresh: None, awaited: None };
+        Self { heard: Mutex::new(heard), raft: OnceLock::new() }
+    }
+
+    pub(crate) fn follow(&self, raft: DataMetrics) {
+        self.raft.get_or_init(|| raft);
+    }
+
+    /// When this node, its leader, sent the newest message that a quorum has answered.
+    pub(crate) fn last_quorum_acked(&self) -> Option<Instant> {
+        // Read before: so it comes out a little earlier than it was rather than later.
+        let now = runtime::now();
+        let acked = self.raft.get()?.borrow_watched().last_quorum_acked?;
+        now.checked_sub(acked.elapsed())
+    }
+
+    /// How long ago that was.
+    pub(crate) fn quorum_age(&self) -> Option<Duration> {
+        self.last_quorum_acked().map(runtime::since)
     }
 
     /// A word of `leader` at `now`, and up to which entry it had committed at a known instant.
@@ -95,14 +123,6 @@ impl Heard {
     }
 }
 
-/// When this node, its leader, sent the newest message that a quorum has answered.
-pub(crate) fn last_quorum_acked(raft: &crate::Raft) -> Option<Instant> {
-    // Read before: so it comes out a little earlier than it was rather than later.
-    let now = runtime::now();
-    let acked = raft.data_metrics().borrow_watched().last_quorum_acked;
-    acked.and_then(|at| now.checked_sub(at.elapsed()))
-}
-
 impl Timing {
     /// A follower that has heard nothing for less than this has not stood for election yet: first
     /// the leader's lease runs out, then its own patience.
@@ -149,7 +169,7 @@ impl Node {
         if leads && inner.raft.voter_ids().eq([inner.id]) {
             return Some(Duration::ZERO);
         }
-        if let Some(at) = last_quorum_acked(&inner.raft).filter(|_| leads) {
+        if let Some(at) = inner.contact.last_quorum_acked().filter(|_| leads) {
             inner.contact.acknowledged(at);
         }
         inner.contact.age(runtime::now(), inner.shared.applied().map_or(0, |id| id.index))

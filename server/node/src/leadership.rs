@@ -12,7 +12,7 @@
 use crate::batcher::Batcher;
 use crate::config::Timing;
 use crate::confirm::Confirmer;
-use crate::contact::{Contact, last_quorum_acked};
+use crate::contact::Contact;
 use crate::history::History;
 use crate::hub::Hub;
 use crate::hub::cell::ReplyTo;
@@ -121,7 +121,7 @@ impl Leadership {
             self.contact.acknowledged(runtime::now());
             return false;
         }
-        let acked = last_quorum_acked(&self.raft);
+        let acked = self.contact.last_quorum_acked();
         if let Some(at) = acked {
             self.contact.acknowledged(at);
         }

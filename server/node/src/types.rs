@@ -69,6 +69,9 @@ pub(crate) type TransferAsk = openraft::raft::TransferLeaderRequest<TypeConfig>;
 pub(crate) type TransferTold = openraft::raft::TransferLeaderResponse<TypeConfig>;
 pub(crate) type TransferRefusal = openraft::raft::TransferLeaderError<TypeConfig>;
 pub(crate) type IoFlushed = openraft::storage::IOFlushed<TypeConfig>;
+/// What Raft tells of its log, as it changes.
+pub(crate) type DataMetrics =
+    openraft::alias::WatchReceiverOf<TypeConfig, openraft::metrics::RaftDataMetrics<TypeConfig>>;
 pub(crate) type LogState = openraft::LogState<TypeConfig>;
 
 /// One log entry: commands that were proposed together.

@@ -195,6 +195,7 @@ fn messages_between_peers_keep_their_bytes() {
         entries: samples::entries(),
         leader_commit: Some(samples::log_id(9, 299)),
     };
+    let dating = Dating { answered: 300, quorum_ms: Some(150) };
     let reach = crate::history::Reach { ended: (1_767_225_630_000, 41), revision: 900 };
     let encodings = [
         ("Hello", encode_hello(&samples::hello())),
@@ -210,7 +211,7 @@ fn messages_between_peers_keep_their_bytes() {
         ("Unable", encode_told(&Told::Unable("it is stopping".to_owned()))),
         ("StatusAsk", encode_status_ask(&samples::status_ask())),
         ("Status", encode_told(&Told::Status(Box::new(samples::report())))),
-        ("Append", encode_append(&append, 300).0),
+        ("Append", encode_append(&append, dating).0),
     ];
     let encodings = encodings.map(|(name, bytes)| (name.to_owned(), bytes));
     check("peer.hex", &encodings);
@@ -226,7 +227,7 @@ fn messages_between_peers_keep_their_bytes() {
     assert!(matches!(told, Ok(Told::Status(back)) if *back == samples::report()));
     let back = decode_ask(&encodings[13].1, 3);
     let same = |back: &crate::types::AppendAsk| format!("{back:?}") == format!("{append:?}");
-    assert!(matches!(back, Ok(Ask::Append(back, 300)) if same(&back)));
+    assert!(matches!(back, Ok(Ask::Append(back, dated)) if same(&back) && dated == dating));
     for (name, bytes) in encodings {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

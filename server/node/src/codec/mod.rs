@@ -47,9 +47,9 @@ pub(crate) use carried::{
 pub(crate) use change::{decode_changes, encode_changes};
 pub(crate) use entry::{Peeked, decode_entry, encode_entry, peek_entry};
 pub(crate) use peer::{
-    About, Ask, Hello, SnapshotAsk, Standing, Told, Unwelcome, Welcome, decode_ask, decode_hello,
-    decode_told, decode_welcome, encode_append, encode_chunk, encode_digests_ask, encode_hello,
-    encode_parcel, encode_read_index, encode_session, encode_snapshot, encode_told,
+    About, Ask, Dating, Hello, SnapshotAsk, Standing, Told, Unwelcome, Welcome, decode_ask,
+    decode_hello, decode_told, decode_welcome, encode_append, encode_chunk, encode_digests_ask,
+    encode_hello, encode_parcel, encode_read_index, encode_session, encode_snapshot, encode_told,
     encode_transfer, encode_vote_ask, encode_welcome,
 };
 pub(crate) use raft::{

@@ -136,20 +136,21 @@ impl Node {
         let answers = Answers::default();
         let raft_config =
             config.raft().validate().map_err(|cause| StartError::Settings(cause.to_string()))?;
+        let contact = Arc::new(Contact::new());
         let raft = crate::Raft::new(
             config.id,
             Arc::new(raft_config),
-            Peers::new(identity.clone()),
+            Peers::new(identity.clone(), contact.clone()),
             opened.log.clone(),
             opened.machine.clone(),
         )
         .await
         .map_err(|cause| StartError::Raft(cause.to_string()))?;
         identity.follow(raft.server_metrics());
+        contact.follow(raft.data_metrics());
         // Only after this it has told who the members are, without whom nobody can be judged.
         raft.with_raft_state(|_| ()).await.map_err(|cause| StartError::Raft(cause.to_string()))?;
         let stop_peers = watch::Sender::new(false);
-        let contact = Arc::new(Contact::new());
         let confirmer = Confirmer::start(raft.clone());
         let reporter = Reporter {
             raft: raft.clone(),

@@ -236,8 +236,13 @@ impl Open {
     }
 
     /// Sends as many of the entries as fit into a frame, and answers how many those were.
-    pub(super) async fn append(&mut self, ask: &AppendAsk) -> Result<usize, LineError> {
-        let (message, count) = codec::encode_append(ask, self.appends.asks());
+    /// `quorum_age` is how long ago the leader was last known to be one.
+    pub(super) async fn append(
+        &mut self,
+        ask: &AppendAsk,
+        quorum_age: Option<Duration>,
+    ) -> Result<usize, LineError> {
+        let (message, count) = codec::encode_append(ask, self.appends.asks(quorum_age));
         self.ask(message).await?;
         Ok(count)
     }

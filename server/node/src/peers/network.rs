@@ -3,7 +3,8 @@
 use super::Identity;
 use super::line::{Line, LineError, Open};
 use super::snapshot;
-use crate::codec::{self, Told};
+use crate::codec::{self, Dating, Told};
+use crate::contact::Contact;
 use crate::runtime;
 use crate::state::SnapshotData;
 use crate::types::{
@@ -37,11 +38,12 @@ type RpcError = RPCError<TypeConfig>;
 #[derive(Debug, Clone)]
 pub(crate) struct Peers {
     us: Arc<Identity>,
+    contact: Arc<Contact>,
 }
 
 impl Peers {
-    pub(crate) fn new(us: Arc<Identity>) -> Self {
-        Self { us }
+    pub(crate) fn new(us: Arc<Identity>, contact: Arc<Contact>) -> Self {
+        Self { us, contact }
     }
 }
 
@@ -49,7 +51,8 @@ impl RaftNetworkFactory<TypeConfig> for Peers {
     type Network = Peer;
 
     async fn new_client(&mut self, target: u64, node: &Member) -> Peer {
-        Peer { line: Line::new(self.us.clone(), target, node), not_before: None }
+        let line = Line::new(self.us.clone(), target, node);
+        Peer { line, contact: self.contact.clone(), not_before: None }
     }
 }
 
@@ -58,6 +61,7 @@ impl RaftNetworkFactory<TypeConfig> for Peers {
 #[derive(Debug)]
 pub(crate) struct Peer {
     line: Line,
+    contact: Arc<Contact>,
     /// After a connection that failed. openraft waits between requests of a stream, which it does
     /// not get to where there is no connection to ask them on.
     not_before: Option<Instant>,
@@ -71,8 +75,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: AppendAsk,
         _option: RPCOption,
     ) -> Result<AppendTold, RpcError> {
-        // openraft asks in streams, so nothing is gained by saying what had been answered.
-        let (message, count) = codec::encode_append(&rpc, 0);
+        // openraft asks in streams, so nothing is gained by saying when this is from.
+        let (message, count) = codec::encode_append(&rpc, Dating::default());
         let upto = (count < rpc.entries.len()).then(|| reached(&rpc, count));
         match self.line.call(message, APPENDED_WITHIN).await.map_err(failed)? {
             Told::Append(told) if told.is_success() => {
@@ -106,7 +110,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
                     return Err(failed(cause));
                 }
             };
-            let pipeline = Pipeline { open, input, more: true, asked: VecDeque::new() };
+            let contact = self.contact.clone();
+            let pipeline = Pipeline { open, contact, input, more: true, asked: VecDeque::new() };
             let state = Some((pipeline, &mut self.line));
             let told = stream::unfold(state, |state| async move {
                 let (mut pipeline, line) = state?;
@@ -188,6 +193,7 @@ struct Asked {
 /// Appends on their way.
 struct Pipeline<S> {
     open: Open,
+    contact: Arc<Contact>,
     input: S,
     more: bool,
     asked: VecDeque<Asked>,
@@ -234,7 +240,7 @@ impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
     /// Sends it in pieces that fit into a frame.
     async fn ask(&mut self, mut ask: AppendAsk) -> Result<(), LineError> {
         loop {
-            let count = self.open.append(&ask).await?;
+            let count = self.open.append(&ask, self.contact.quorum_age()).await?;
             let last = reached(&ask, count);
             let rest = ask.entries.split_off(count);
             let completes = rest.is_empty();
@@ -360,7 +366,9 @@ mod tests {
             }
             frames
         });
-        let mut peer = Peers::new(node.inner.identity.clone()).new_client(2, &there).await;
+        let mut peer = Peers::new(node.inner.identity.clone(), node.inner.contact.clone())
+            .new_client(2, &there)
+            .await;
         let option = RPCOption::new(Duration::from_secs(60));
         let told = peer.stream_append(stream::iter(appends), option).await.expect("it is there");
         let told: Vec<_> = told.collect().await;
@@ -386,7 +394,9 @@ mod tests {
         let peer = port.local_addr().expect("bound").to_string();
         drop(port);
         let away = Member { peer, ..Member::default() };
-        let mut peer = Peers::new(node.inner.identity.clone()).new_client(2, &away).await;
+        let mut peer = Peers::new(node.inner.identity.clone(), node.inner.contact.clone())
+            .new_client(2, &away)
+            .await;
         let begun = runtime::now();
         for _ in 0..4 {
             let option = RPCOption::new(Duration::from_millis(1));

@@ -5,7 +5,7 @@ use super::identity::{Admission, Caller};
 use super::listener::Host;
 use super::snapshot::Arriving;
 use super::{Frames, HANDSHAKE_WITHIN};
-use crate::codec::{self, Ask, DecodeError, SnapshotAsk, StatusAsk, Told};
+use crate::codec::{self, Ask, Dating, DecodeError, SnapshotAsk, StatusAsk, Told};
 use crate::history::History;
 use crate::runtime;
 use crate::state::StateMachine;
@@ -116,8 +116,8 @@ impl Serving {
 
     async fn answer(&mut self, ask: Ask) -> Option<Told> {
         match ask {
-            Ask::Append(ask, answered) => {
-                self.append(ask, answered).await;
+            Ask::Append(ask, dating) => {
+                self.append(ask, dating).await;
                 None
             }
             Ask::Vote(ask) => Some(told(self.host.raft.vote(ask).await, Told::Vote)),
@@ -142,9 +142,9 @@ impl Serving {
 
     /// A stream that ended with a refusal is begun anew: the peer knows that what it had asked
     /// before is void.
-    async fn append(&mut self, ask: AppendAsk, answered: u64) {
-        let since = self.answered.told_since(answered);
-        self.host.heard(&ask, since);
+    async fn append(&mut self, ask: AppendAsk, dating: Dating) {
+        let knows_until = self.answered.knows_until(dating);
+        self.host.heard(&ask, knows_until);
         let (asks, _) = self.appends.get_or_insert_with(|| {
             let (asks, waiting) = mpsc::channel(WINDOW);
             let waiting = stream::unfold(waiting, |mut waiting| async move {
@@ -232,9 +232,9 @@ fn is_plausible(ask: &Ask) -> bool {
 
 impl Host {
     /// Only the word of a leader that this node follows counts, or will follow once it has taken
-    /// this in; and that at its receipt, as the answer may have to wait for the disk. What it has
-    /// committed it had committed at `since`.
-    fn heard(&self, ask: &AppendAsk, since: Option<Instant>) {
+    /// this in; and that at its receipt, as the answer may have to wait for the disk. It knows
+    /// of all that was committed at `knows_until`.
+    fn heard(&self, ask: &AppendAsk, knows_until: Option<Instant>) {
         let leader = ask.vote.leader_id;
         let ours = self.raft.server_metrics().borrow_watched().vote;
         let later = leader.term > ours.leader_id.term;
@@ -243,7 +243,7 @@ impl Host {
             let applied = self.shared.applied().map_or(0, |id| id.index);
             // One that has committed nothing yet may not know of all that its predecessor did.
             let own = ask.leader_commit.filter(|id| id.leader_id.term == leader.term);
-            let committed = own.zip(since).map(|(id, since)| (id.index, since));
+            let committed = own.zip(knows_until).map(|(id, at)| (id.index, at));
             self.contact.heard(runtime::now(), leader, committed, applied);
         }
     }

@@ -24,7 +24,7 @@ pub(crate) use hello::{
     About, Hello, Standing, Unwelcome, Welcome, decode_hello, decode_welcome, encode_hello,
     encode_welcome,
 };
-pub(crate) use raft::{encode_append, encode_transfer, encode_vote_ask};
+pub(crate) use raft::{Dating, encode_append, encode_transfer, encode_vote_ask};
 pub(crate) use snapshot::{SnapshotAsk, encode_chunk, encode_parcel, encode_snapshot};
 pub(crate) use told::{Told, decode_told, encode_told};
 
@@ -41,8 +41,7 @@ use snapshot::{parcel_in, snapshot_in};
 /// What one peer asks another.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// And how many had been answered on the connection when the append before was sent.
-    Append(AppendAsk, u64),
+    Append(AppendAsk, Dating),
     Vote(VoteAsk),
     PreVote(VoteAsk),
     Transfer(TransferAsk),
@@ -78,8 +77,8 @@ pub(crate) fn decode_ask(bytes: &[u8], knows: u16) -> Result<Ask, DecodeError> {
     let (kind, rest) = opened(bytes)?;
     Ok(match kind {
         APPEND => {
-            let (ask, answered) = append_in(rest, knows)?;
-            Ask::Append(ask, answered)
+            let (ask, dating) = append_in(rest, knows)?;
+            Ask::Append(ask, dating)
         }
         VOTE => Ask::Vote(vote_ask_in(all(rest)?)),
         PRE_VOTE => Ask::PreVote(vote_ask_in(all(rest)?)),

@@ -6,6 +6,15 @@ use crate::codec::{DecodeError, decode_known_entry, encode_entry};
 use crate::types::{AppendAsk, TransferAsk, VoteAsk};
 use serde::{Deserialize, Serialize};
 
+/// What an append says of when it is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Dating {
+    /// Appends on this connection that had been answered when the one before this was sent.
+    pub(crate) answered: u64,
+    /// How long ago the leader sent the newest message that a quorum has answered, rounded up.
+    pub(crate) quorum_ms: Option<u64>,
+}
+
 /// Entries after which a message ends. One entry alone may be larger.
 const ENTRIES_BYTES: usize = 192 << 10;
 
@@ -14,8 +23,8 @@ pub(super) struct SentAppend {
     vote: StoredVote,
     prev: Option<StoredLogId>,
     commit: Option<StoredLogId>,
-    /// Appends on this connection that had been answered when the one before this was sent.
     answered: u64,
+    quorum_ms: Option<u64>,
     /// Bytes of each entry.
     entries: Vec<u32>,
 }
@@ -35,7 +44,7 @@ pub(super) struct SentTransfer {
 }
 
 /// The message, and how many of the entries are in it: the rest goes into the next one.
-pub(crate) fn encode_append(ask: &AppendAsk, answered: u64) -> (Vec<u8>, usize) {
+pub(crate) fn encode_append(ask: &AppendAsk, dating: Dating) -> (Vec<u8>, usize) {
     let mut entries = Vec::new();
     let mut lengths = Vec::new();
     for entry in &ask.entries {
@@ -52,7 +61,8 @@ pub(crate) fn encode_append(ask: &AppendAsk, answered: u64) -> (Vec<u8>, usize) 
         vote: vote_out(&ask.vote),
         prev: ask.prev_log_id.map(log_id_out),
         commit: ask.leader_commit.map(log_id_out),
-        answered,
+        answered: dating.answered,
+        quorum_ms: dating.quorum_ms,
         entries: lengths,
     };
     (message(APPEND, &head, &entries), count)
@@ -76,7 +86,7 @@ pub(crate) fn encode_transfer(ask: &TransferAsk) -> Vec<u8> {
     message(TRANSFER, &sent, &[])
 }
 
-pub(super) fn append_in(bytes: &[u8], knows: u16) -> Result<(AppendAsk, u64), DecodeError> {
+pub(super) fn append_in(bytes: &[u8], knows: u16) -> Result<(AppendAsk, Dating), DecodeError> {
     let (head, mut rest): (SentAppend, _) = Rest::after(bytes)?;
     let mut entries = Vec::with_capacity(head.entries.len().min(1_024));
     for length in head.entries {
@@ -89,7 +99,7 @@ pub(super) fn append_in(bytes: &[u8], knows: u16) -> Result<(AppendAsk, u64), De
         entries,
         leader_commit: head.commit.map(log_id_in),
     };
-    Ok((ask, head.answered))
+    Ok((ask, Dating { answered: head.answered, quorum_ms: head.quorum_ms }))
 }
 
 pub(super) fn vote_ask_in(sent: SentVote) -> VoteAsk {
