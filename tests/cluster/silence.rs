@@ -2,14 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_harness::{Answer, Client, Cluster, ask, eventually, json, with};
+use leasehold_harness::{Answer, Client, Cluster, ask, eventually, json, with, within};
 
+use crate::faults::wires;
 use crate::nodes;
 
 /// Of the profile that the nodes have, whose times a busy machine does not reach by itself.
 const LEASE: Duration = Duration::from_secs(3);
 /// A refusal would have come in less.
 const REFUSED_WITHIN: Duration = Duration::from_millis(300);
+/// Above any election, so that only a hang exhausts it.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// The machine may be too slow for some of them.
 const ATTEMPTS: usize = 10;
 
@@ -75,6 +78,44 @@ fn a_node_that_stood_still_is_not_younger_than_what_it_lacks() {
         eventually("it is up to date", || silent_for(&mut stale) < STOOD_STILL);
     }
     assert!(lacked > 0, "none of the answers was old");
+}
+
+/// It speaks until it notices that nobody follows it any more, and knows nothing new.
+#[test]
+fn who_hears_a_leader_of_the_past_is_not_younger_than_what_it_lacks() {
+    let Some(network) = wires(5) else { return };
+    let cluster = nodes().on(&network).start(5);
+    let (past, beside) = (cluster.leader(), cluster.follower());
+    let others: Vec<u64> =
+        cluster.up().into_iter().filter(|id| ![past, beside].contains(id)).collect();
+    for (one, other) in
+        [past, beside].iter().flat_map(|one| others.iter().map(move |id| (*one, *id)))
+    {
+        network.cut(one, other);
+        network.cut(other, one);
+    }
+    cluster.node(past).freeze();
+    let leader = cluster.leader_among(&others);
+    let mut client = cluster.client(leader);
+    within(PATIENCE, "the next leader grants", || {
+        (client.acquire(&ask("late", "a", 60_000)).status == 200).then_some(())
+    });
+    let written_at = Instant::now();
+    let mut stale = cluster.client(beside);
+    stale.get("/v1/locks?consistency=stale").ok();
+    let mut old = cluster.client(past);
+    cluster.node(past).thaw();
+    while old.metric("leasehold_leading") == 1 {
+        let without_it = written_at.elapsed();
+        let answer = stale.get("/v1/locks?prefix=late&consistency=stale");
+        assert!(answer.ok()["items"].as_array().is_some_and(Vec::is_empty), "{answer}");
+        assert!(age(&answer) >= without_it, "{without_it:?} without it: {answer}");
+    }
+    network.heal();
+    within(PATIENCE, "it hears of it", || {
+        let answer = stale.get("/v1/locks?prefix=late&consistency=stale");
+        answer.ok()["items"].as_array().is_some_and(|items| !items.is_empty()).then_some(())
+    });
 }
 
 #[test]

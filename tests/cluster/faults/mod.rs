@@ -18,3 +18,5 @@ mod members;
 mod partitions;
 mod trial;
 mod verdict;
+
+pub(crate) use partitions::wires;

@@ -11,14 +11,7 @@ const WITHOUT: &str = "LEASEHOLD_WITHOUT_NAMESPACES";
 
 /// Runs a trial on a network of its own, which is healed at the end.
 fn on_wires(harm: impl Fn(&mut Trial<'_>, &Network)) {
-    let network = match Network::between(3) {
-        Ok(network) => network,
-        Err(said) if std::env::var_os(WITHOUT).is_some() => return skipped(&said),
-        Err(said) => panic!(
-            "the kernel has no network namespaces for this test ({said}); with {WITHOUT}=1 it is \
-             passed over"
-        ),
-    };
+    let Some(network) = wires(3) else { return };
     trial(&nodes().on(&network), |trial| {
         while trial.goes_on() {
             harm(trial, &network);
@@ -28,9 +21,20 @@ fn on_wires(harm: impl Fn(&mut Trial<'_>, &Network)) {
     });
 }
 
+/// Wires between so many nodes; none where that is known to be impossible.
 #[allow(clippy::print_stderr)]
-fn skipped(why: &str) {
-    eprintln!("SKIPPED, as the kernel has no network namespaces for this test: {why}");
+pub(crate) fn wires(size: u64) -> Option<Network> {
+    match Network::between(size) {
+        Ok(network) => Some(network),
+        Err(said) if std::env::var_os(WITHOUT).is_some() => {
+            eprintln!("SKIPPED, as the kernel has no network namespaces for this test: {said}");
+            None
+        }
+        Err(said) => panic!(
+            "the kernel has no network namespaces for this test ({said}); with {WITHOUT}=1 it is \
+             passed over"
+        ),
+    }
 }
 
 /// Beyond two elections, and beyond the leases of those who work.
