@@ -112,7 +112,7 @@ impl Digests {
 /// What comes of comparing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// Everybody has the same, or this node has what a majority has.
+    /// This node has what a majority has, or the leader where there is none.
     Sound,
     /// Somebody's is not known, and it matters.
     Unknown,
@@ -134,9 +134,9 @@ fn judge(ours: u128, others: &[Option<u128>], is_voter: bool, leader: Option<u12
     let agreed = counts.iter().find(|(_, count)| **count * 2 > voters);
     match agreed {
         Some((digest, _)) if *digest != ours => Verdict::Diverged { theirs: *digest },
-        Some(_) if others.iter().all(Option::is_some) => Verdict::Sound,
-        _ if others.iter().any(Option::is_none) => Verdict::Unknown,
-        _ => match leader {
+        Some(_) => Verdict::Sound,
+        None if others.iter().any(Option::is_none) => Verdict::Unknown,
+        None => match leader {
             Some(theirs) if theirs != ours => Verdict::Diverged { theirs },
             _ => Verdict::Sound,
         },
@@ -262,7 +262,7 @@ mod tests {
         let (x, y) = (Some(1), Some(2));
         assert_eq!(judge(1, &[None, y], true, y), Verdict::Unknown);
         assert_eq!(judge(1, &[None, None], true, None), Verdict::Unknown);
-        assert_eq!(judge(1, &[x, None], true, x), Verdict::Unknown, "the third may be asked yet");
+        assert_eq!(judge(1, &[x, None], true, x), Verdict::Sound, "whatever the third has");
         assert_eq!(judge(1, &[y, y, None, None], true, y), Verdict::Unknown);
         assert_eq!(judge(1, &[y, y, y, None], true, y), Verdict::Diverged { theirs: 2 });
         assert_eq!(judge(1, &[], true, None), Verdict::Sound, "alone");

@@ -184,13 +184,13 @@ impl Leadership {
     }
 
     fn lose(&self) {
-        self.leading.send_replace(None);
+        let led = self.leading.send_replace(None).is_some();
         self.metrics.leading.set(0);
         self.hub.end();
-        if self.hub.is_stopped() {
-            tracing::info!("stopped leading");
-        } else {
-            tracing::warn!("not leading any more");
+        match (led, self.hub.is_stopped()) {
+            (false, _) => {}
+            (true, true) => tracing::info!("stopped leading"),
+            (true, false) => tracing::warn!("not leading any more"),
         }
     }
 }

@@ -34,7 +34,10 @@ pub enum BackupError {
     #[error(transparent)]
     Outdated(#[from] Outdated),
     /// It ends too early.
-    #[error("it is cut off after {at} bytes: the backup was not completed, or not copied whole")]
+    #[error(
+        "it is cut off after {at} bytes: the backup was not completed or not copied whole, or the \
+         length of its last part is damaged"
+    )]
     CutOff {
         /// How far it goes.
         at: u64,

@@ -13,11 +13,11 @@ use crate::node::Node;
 use crate::place::Removed;
 use crate::reserve::Reserve;
 use crate::runtime;
-use crate::status::{Answered, NodeStatus, RaftState};
+use crate::status::{Answered, RaftState};
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::Precondition;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How often members ask each other how they are.
@@ -37,14 +37,25 @@ pub(crate) struct Upkeep {
     asked: Vec<u64>,
     /// A leader has been heard that does not know this node.
     is_stranger: bool,
+    /// Voters whose disk is short, and those where it may soon be, as they said last: one that does
+    /// not answer has no more space for that.
+    short: BTreeSet<u64>,
+    near: BTreeSet<u64>,
     /// Those whose timing is another, as was said already.
     other_timing: BTreeMap<u64, Timing>,
 }
 
 impl Upkeep {
     pub(crate) fn new(node: Node) -> Self {
-        let (asked, other_timing) = (Vec::new(), BTreeMap::new());
-        Self { node, was_member: false, asked, is_stranger: false, other_timing }
+        Self {
+            node,
+            was_member: false,
+            asked: Vec::new(),
+            is_stranger: false,
+            short: BTreeSet::new(),
+            near: BTreeSet::new(),
+            other_timing: BTreeMap::new(),
+        }
     }
 
     /// Runs until the node stops.
@@ -102,20 +113,31 @@ impl Upkeep {
     }
 
     /// A write that a quorum has no space for stops those who take it for good.
-    fn compare_space(&self, round: &BTreeMap<u64, Answered>) -> Duration {
+    fn compare_space(&mut self, round: &BTreeMap<u64, Answered>) -> Duration {
+        let voters: BTreeMap<u64, &Answered> =
+            round.iter().filter(|(_, one)| one.voter).map(|(id, one)| (*id, one)).collect();
+        for known in [&mut self.short, &mut self.near] {
+            known.retain(|id| voters.contains_key(id));
+        }
+        let mut with_space = 0;
+        for (id, one) in &voters {
+            let Ok((report, _)) = &one.told else { continue };
+            let status = &report.status;
+            note(&mut self.short, *id, status.storage_full);
+            note(
+                &mut self.near,
+                *id,
+                Reserve::is_near(status.disk_free_bytes, status.reserve_bytes),
+            );
+            with_space += usize::from(!status.storage_full);
+        }
         let inner = &self.node.inner;
         let is_voter = inner.raft.voter_ids().any(|id| id == inner.id);
-        let own = is_voter.then_some(inner.reserve.is_needed());
-        let voters = round.values().filter(|one| one.voter);
-        let others: Vec<_> =
-            voters.filter_map(|one| Some(&one.told.as_ref().ok()?.0.status)).collect();
-        let said = others.iter().map(|status| status.storage_full).chain(own);
-        let said: Vec<bool> = said.collect();
-        let short = said.iter().filter(|short| **short).count();
-        inner.reserve.compare(said.len() - short, short, inner.raft.voter_ids().count());
-        let near =
-            |status: &&NodeStatus| Reserve::is_near(status.disk_free_bytes, status.reserve_bytes);
-        if others.iter().any(near) { ASK_SOON } else { ASK_AGAIN }
+        let is_short = inner.reserve.is_needed();
+        with_space += usize::from(is_voter && !is_short);
+        let short = self.short.len() + usize::from(is_voter && is_short);
+        inner.reserve.compare(with_space, short, inner.raft.voter_ids().count());
+        if self.near.is_empty() { ASK_AGAIN } else { ASK_SOON }
     }
 
     fn count(&mut self, round: &BTreeMap<u64, Answered>) {
@@ -184,6 +206,14 @@ impl Upkeep {
             Some(Err(cause)) => tracing::debug!(%cause, change = what, "members not changed"),
             None => tracing::debug!(change = what, "members not changed yet"),
         }
+    }
+}
+
+fn note(set: &mut BTreeSet<u64>, id: u64, holds: bool) {
+    if holds {
+        set.insert(id);
+    } else {
+        set.remove(&id);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::echo::Asking;
 use super::{Frames, HANDSHAKE_WITHIN, Identity, PROTOCOLS, framed};
-use crate::codec::{self, About, Carried, DecodeError, Standing, Told, Unwelcome, Welcome};
+use crate::codec::{self, About, Carried, Dating, DecodeError, Standing, Told, Unwelcome, Welcome};
 use crate::runtime;
 use crate::types::{AppendAsk, Member};
 use bytes::Bytes;
@@ -235,14 +235,18 @@ impl Open {
         self.frames.send(Bytes::from(message)).await.map_err(|cause| self.broken(cause))
     }
 
+    /// When the next request is from, of a leader that had a quorum so long ago.
+    pub(super) fn date(&mut self, quorum_age: Option<Duration>) -> Dating {
+        self.appends.asks(quorum_age)
+    }
+
     /// Sends as many of the entries as fit into a frame, and answers how many those were.
-    /// `quorum_age` is how long ago the leader was last known to be one.
     pub(super) async fn append(
         &mut self,
         ask: &AppendAsk,
-        quorum_age: Option<Duration>,
+        dating: Dating,
     ) -> Result<usize, LineError> {
-        let (message, count) = codec::encode_append(ask, self.appends.asks(quorum_age));
+        let (message, count) = codec::encode_append(ask, dating);
         self.ask(message).await?;
         Ok(count)
     }

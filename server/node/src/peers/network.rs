@@ -111,7 +111,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
                 }
             };
             let contact = self.contact.clone();
-            let pipeline = Pipeline { open, contact, input, more: true, asked: VecDeque::new() };
+            let pipeline = Pipeline::new(open, contact, input);
             let state = Some((pipeline, &mut self.line));
             let told = stream::unfold(state, |state| async move {
                 let (mut pipeline, line) = state?;
@@ -197,22 +197,33 @@ struct Pipeline<S> {
     input: S,
     more: bool,
     asked: VecDeque<Asked>,
+    /// What is left of a request of which some pieces were sent, and when it is from.
+    rest: Option<(AppendAsk, Dating)>,
 }
 
 impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
+    fn new(open: Open, contact: Arc<Contact>, input: S) -> Self {
+        Self { open, contact, input, more: true, asked: VecDeque::new(), rest: None }
+    }
+
     async fn next(&mut self) -> Option<Result<StreamAppendResult<TypeConfig>, LineError>> {
         loop {
+            let may_ask = self.asked.len() < WINDOW;
+            if let Some((rest, dating)) = self.rest.take_if(|_| may_ask) {
+                match self.ask(rest, dating).await {
+                    Ok(()) => continue,
+                    Err(cause) => return Some(Err(cause)),
+                }
+            }
             if self.asked.is_empty() && !self.more {
                 return None;
             }
-            let may_ask = self.more && self.asked.len() < WINDOW;
             tokio::select! {
                 biased;
-                ask = self.input.next(), if may_ask => match ask {
+                ask = self.input.next(), if may_ask && self.more => match ask {
                     Some(ask) => {
-                        if let Err(cause) = self.ask(ask).await {
-                            return Some(Err(cause));
-                        }
+                        let dating = self.open.date(self.contact.quorum_age());
+                        self.rest = Some((ask, dating));
                     }
                     None => self.more = false,
                 },
@@ -237,20 +248,17 @@ impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
         self.asked.front().is_some_and(|next| next.last == answered.last)
     }
 
-    /// Sends it in pieces that fit into a frame.
-    async fn ask(&mut self, mut ask: AppendAsk) -> Result<(), LineError> {
-        loop {
-            let count = self.open.append(&ask, self.contact.quorum_age()).await?;
-            let last = reached(&ask, count);
-            let rest = ask.entries.split_off(count);
-            let completes = rest.is_empty();
-            self.asked.push_back(Asked { prev: ask.prev_log_id, last, completes });
-            if completes {
-                return Ok(());
-            }
-            ask.prev_log_id = last;
-            ask.entries = rest;
+    /// Sends as much of it as fits into a frame.
+    async fn ask(&mut self, mut ask: AppendAsk, dating: Dating) -> Result<(), LineError> {
+        let count = self.open.append(&ask, dating).await?;
+        let last = reached(&ask, count);
+        let rest = ask.entries.split_off(count);
+        let completes = rest.is_empty();
+        self.asked.push_back(Asked { prev: ask.prev_log_id, last, completes });
+        if !completes {
+            self.rest = Some((AppendAsk { prev_log_id: last, entries: rest, ..ask }, dating));
         }
+        Ok(())
     }
 }
 

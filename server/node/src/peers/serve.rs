@@ -20,19 +20,30 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 /// Appends that are handed to Raft before the first of them is answered.
 const WINDOW: usize = 64;
 
-type Appended = BoxStream<'static, Result<StreamAppendResult<TypeConfig>, Fatal<TypeConfig>>>;
+/// What Raft says of one append.
+type Appended = Result<StreamAppendResult<TypeConfig>, Fatal<TypeConfig>>;
 
 /// A peer that is being answered.
 struct Serving {
     host: Host,
     caller: Caller,
-    appends: Option<(mpsc::Sender<AppendAsk>, Appended)>,
+    appends: Option<Appends>,
     answered: Answering,
     snapshot: Option<Arriving>,
+}
+
+/// Appends on their way through Raft.
+struct Appends {
+    asks: mpsc::Sender<AppendAsk>,
+    told: BoxStream<'static, Appended>,
+    /// One for which there is no room yet. Nothing more is read meanwhile, but what is answered
+    /// goes out: room comes from nothing else.
+    waiting: Option<AppendAsk>,
 }
 
 /// Answers until the peer goes away or says what has no meaning.
@@ -42,7 +53,7 @@ pub(super) async fn serve(mut frames: Frames, host: Host, caller: Caller) -> io:
         let told = tokio::select! {
             biased;
             told = next_appended(&mut serving.appends) => serving.appended(told),
-            frame = next_frame(&serving.host, &serving.caller, &mut frames) => match frame {
+            frame = next_frame(&serving.host, &serving.caller, &mut frames), if serving.reads() => match frame {
                 None => return Ok(()),
                 Some(frame) => {
                     let us = &serving.host.us;
@@ -85,18 +96,51 @@ async fn next_frame(
 }
 
 /// The answer to the oldest append; never, if there is none.
-async fn next_appended(
-    appends: &mut Option<(mpsc::Sender<AppendAsk>, Appended)>,
-) -> Option<Result<StreamAppendResult<TypeConfig>, Fatal<TypeConfig>>> {
+async fn next_appended(appends: &mut Option<Appends>) -> Option<Appended> {
     match appends {
-        Some((_, told)) => told.next().await,
+        Some(appends) => appends.next().await,
         None => std::future::pending().await,
+    }
+}
+
+impl Appends {
+    fn begin(raft: &crate::Raft) -> Self {
+        let (asks, taken) = mpsc::channel(WINDOW);
+        let taken =
+            stream::unfold(taken, |mut taken| async move { Some((taken.recv().await?, taken)) });
+        Self { asks, told: raft.stream_append(taken).boxed(), waiting: None }
+    }
+
+    fn ask(&mut self, ask: AppendAsk) {
+        // Raft has stopped if nobody takes it, which the stream of answers says.
+        if let Err(TrySendError::Full(ask)) = self.asks.try_send(ask) {
+            self.waiting = Some(ask);
+        }
+    }
+
+    async fn next(&mut self) -> Option<Appended> {
+        loop {
+            tokio::select! {
+                biased;
+                told = self.told.next() => return told,
+                room = self.asks.reserve(), if self.waiting.is_some() => {
+                    if let (Ok(room), Some(ask)) = (room, self.waiting.take()) {
+                        room.send(ask);
+                    }
+                }
+            }
+        }
     }
 }
 
 impl Serving {
     fn new(host: Host, caller: Caller) -> Self {
         Self { host, caller, appends: None, answered: Answering::default(), snapshot: None }
+    }
+
+    /// Whether there is room for what the peer may ask next.
+    fn reads(&self) -> bool {
+        self.appends.as_ref().is_none_or(|appends| appends.waiting.is_none())
     }
 
     /// Looked at for every question: the caller may have become a member, or be none any more.
@@ -117,7 +161,7 @@ impl Serving {
     async fn answer(&mut self, ask: Ask) -> Option<Told> {
         match ask {
             Ask::Append(ask, dating) => {
-                self.append(ask, dating).await;
+                self.append(ask, dating);
                 None
             }
             Ask::Vote(ask) => Some(told(self.host.raft.vote(ask).await, Told::Vote)),
@@ -142,24 +186,13 @@ impl Serving {
 
     /// A stream that ended with a refusal is begun anew: the peer knows that what it had asked
     /// before is void.
-    async fn append(&mut self, ask: AppendAsk, dating: Dating) {
+    fn append(&mut self, ask: AppendAsk, dating: Dating) {
         let knows_until = self.answered.knows_until(dating);
         self.host.heard(&ask, knows_until);
-        let (asks, _) = self.appends.get_or_insert_with(|| {
-            let (asks, waiting) = mpsc::channel(WINDOW);
-            let waiting = stream::unfold(waiting, |mut waiting| async move {
-                Some((waiting.recv().await?, waiting))
-            });
-            (asks, self.host.raft.stream_append(waiting).boxed())
-        });
-        // Raft has stopped if nobody takes it, which the stream of answers says.
-        let _ = asks.send(ask).await;
+        self.appends.get_or_insert_with(|| Appends::begin(&self.host.raft)).ask(ask);
     }
 
-    fn appended(
-        &mut self,
-        told: Option<Result<StreamAppendResult<TypeConfig>, Fatal<TypeConfig>>>,
-    ) -> Option<Told> {
+    fn appended(&mut self, told: Option<Appended>) -> Option<Told> {
         // Before it is sent: so it comes out earlier than it was rather than later.
         self.answered.answers(runtime::now());
         match told {

@@ -1,13 +1,13 @@
 //! Who is no member, and what no member would say.
 
 use super::{Cluster, open, token};
-use crate::codec::{self, Told, Welcome};
+use crate::codec::{self, Dating, Told, Welcome};
 use crate::node::{Node, StartError};
 use crate::peers::{Line, LineError, framed};
 use crate::runtime;
-use crate::types::{CommittedLeader, LeaderId, LogId, Vote, VoteAsk};
+use crate::types::{AppendAsk, CommittedLeader, LeaderId, LogId, Vote, VoteAsk};
 use bytes::Bytes;
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{SinkExt as _, StreamExt as _, stream};
 use openraft::async_runtime::WatchReceiver as _;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -111,5 +111,32 @@ async fn numbers_that_no_log_has_are_refused() {
         assert!(matches!(told, Err(LineError::Unable { .. })), "{told:?}");
     }
     assert_eq!(term_of(&cluster.nodes[&to]), before);
+    cluster.shutdown().await;
+}
+
+/// More appends than a node takes at a time, from somebody who listens only when all are sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_asks_much_and_listens_late_is_answered() {
+    const APPENDS: usize = 1_000;
+    let cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let to = *cluster.nodes.keys().find(|id| **id != leader).expect("three nodes");
+    let connected = TcpStream::connect(&cluster.founders[&to]).await.expect("it listens");
+    let mut frames = framed(connected).expect("tuned");
+    let node = &cluster.nodes[&leader];
+    let hello = codec::encode_hello(&node.inner.identity.hello(to));
+    frames.send(Bytes::from(hello)).await.expect("it is there");
+    frames.next().await.expect("it is greeted").expect("a frame");
+    let vote = node.inner_raft().server_metrics().borrow_watched().vote;
+    let ask = AppendAsk { vote, prev_log_id: None, entries: Vec::new(), leader_commit: None };
+    let message = Bytes::from(codec::encode_append(&ask, Dating::default()).0);
+    let mut messages = stream::iter((0..APPENDS).map(|_| Ok(message.clone())));
+    frames.send_all(&mut messages).await.expect("it takes them");
+    for nth in 0..APPENDS {
+        let told = runtime::timeout_at(runtime::now() + Duration::from_secs(60), frames.next());
+        let told = told.await.unwrap_or_else(|| panic!("no answer after {nth}"));
+        let told = codec::decode_told(&told.expect("it goes on").expect("a frame"));
+        assert!(matches!(told, Ok(Told::Append(_))), "{told:?}");
+    }
     cluster.shutdown().await;
 }
