@@ -89,7 +89,13 @@ impl Contact {
         }
     }
 
-    /// A quorum answered what this node, its leader, sent at that instant.
+    /// A quorum answered what this node sent at that instant.
+    pub(crate) fn touch(&self, at: Instant) {
+        let mut heard = self.heard.lock();
+        heard.touched = heard.touched.max(at);
+    }
+
+    /// The same of a leader whose state holds all that earlier ones had committed.
     pub(crate) fn acknowledged(&self, at: Instant) {
         let mut heard = self.heard.lock();
         heard.touched = heard.touched.max(at);
@@ -230,7 +236,9 @@ mod tests {
         contact.acknowledged(start + S);
         contact.acknowledged(start);
         assert_eq!(contact.age(start + 5 * S, 7), Some(4 * S));
-        assert_eq!(contact.touched(), start + S);
+        contact.touch(start + 3 * S);
+        assert_eq!(contact.age(start + 5 * S, 7), Some(4 * S), "it may lack something");
+        assert_eq!(contact.touched(), start + 3 * S);
     }
 
     #[test]

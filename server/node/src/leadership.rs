@@ -123,7 +123,12 @@ impl Leadership {
         }
         let acked = self.contact.last_quorum_acked();
         if let Some(at) = acked {
-            self.contact.acknowledged(at);
+            // Before it has begun the state may lack what an earlier leader had committed.
+            if won.began {
+                self.contact.acknowledged(at);
+            } else {
+                self.contact.touch(at);
+            }
         }
         won.silence.lasts(runtime::now(), acked.unwrap_or(won.at).max(won.at))
     }

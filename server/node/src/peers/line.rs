@@ -16,6 +16,9 @@ use tokio::net::TcpStream;
 /// So much later than the likeliest place of a peer the next one is tried.
 const HEAD_START: Duration = Duration::from_millis(100);
 
+/// A peer that reads nothing for so long is gone, whatever TCP still hopes for.
+const SENT_WITHIN: Duration = Duration::from_secs(10);
+
 /// What was found at a place.
 type Opened = (Open, About, Standing);
 
@@ -232,7 +235,11 @@ pub(super) struct Open {
 
 impl Open {
     pub(super) async fn ask(&mut self, message: Vec<u8>) -> Result<(), LineError> {
-        self.frames.send(Bytes::from(message)).await.map_err(|cause| self.broken(cause))
+        let sending = self.frames.send(Bytes::from(message));
+        match runtime::timeout_at(runtime::now() + SENT_WITHIN, sending).await {
+            Some(sent) => sent.map_err(|cause| self.broken(cause)),
+            None => Err(self.silent(SENT_WITHIN)),
+        }
     }
 
     /// When the next request is from, of a leader that had a quorum so long ago.

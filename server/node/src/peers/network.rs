@@ -197,13 +197,16 @@ struct Pipeline<S> {
     input: S,
     more: bool,
     asked: VecDeque<Asked>,
+    /// Since when the peer could have answered and has not.
+    silent_since: Instant,
     /// What is left of a request of which some pieces were sent, and when it is from.
     rest: Option<(AppendAsk, Dating)>,
 }
 
 impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
     fn new(open: Open, contact: Arc<Contact>, input: S) -> Self {
-        Self { open, contact, input, more: true, asked: VecDeque::new(), rest: None }
+        let (asked, silent_since) = (VecDeque::new(), runtime::now());
+        Self { open, contact, input, more: true, asked, silent_since, rest: None }
     }
 
     async fn next(&mut self) -> Option<Result<StreamAppendResult<TypeConfig>, LineError>> {
@@ -227,7 +230,8 @@ impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
                     }
                     None => self.more = false,
                 },
-                told = answer(&mut self.open), if !self.asked.is_empty() => {
+                told = answer(&mut self.open, self.silent_since), if !self.asked.is_empty() => {
+                    self.silent_since = runtime::now();
                     let asked = self.asked.pop_front()?;
                     match told.map(|told| judged(told, &asked)) {
                         Ok(Some(Ok(_))) if !asked.completes || self.is_asked_again(&asked) => {}
@@ -250,6 +254,9 @@ impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
 
     /// Sends as much of it as fits into a frame.
     async fn ask(&mut self, mut ask: AppendAsk, dating: Dating) -> Result<(), LineError> {
+        if self.asked.is_empty() {
+            self.silent_since = runtime::now();
+        }
         let count = self.open.append(&ask, dating).await?;
         let last = reached(&ask, count);
         let rest = ask.entries.split_off(count);
@@ -262,8 +269,8 @@ impl<S: Stream<Item = AppendAsk> + Unpin> Pipeline<S> {
     }
 }
 
-async fn answer(open: &mut Open) -> Result<Told, LineError> {
-    let told = runtime::timeout_at(runtime::now() + APPENDED_WITHIN, open.told()).await;
+async fn answer(open: &mut Open, silent_since: Instant) -> Result<Told, LineError> {
+    let told = runtime::timeout_at(silent_since + APPENDED_WITHIN, open.told()).await;
     told.unwrap_or_else(|| Err(open.silent(APPENDED_WITHIN)))
 }
 
